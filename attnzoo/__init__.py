@@ -1,7 +1,7 @@
 """The model zoo of attention, from Bahdanau's alignment to the Transformer, as Hugging Face models.
 
-Importing the package registers its models with the Auto classes, and its pipelines; see ``registration.py``. Its own
-modules are imported when a name of theirs is first used.
+Importing the package registers its models with the Auto classes, and its pipelines with Transformers; see
+``registration.py``. Other modules of the package are imported when one of their names is first used.
 """
 
 from importlib import import_module

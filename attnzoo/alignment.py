@@ -56,7 +56,7 @@ class AlignedPair(NamedTuple):
     """A source and a target with their alignment, word by word.
 
     Attributes:
-        source_words, target_words: the words as they are given; of a model of pronunciation letters and phonemes.
+        source_words, target_words: the words as they are given; letters and phonemes for a model of pronunciation.
         weights: (target words, source words), the attention of each target word; NaN in a row past the last step of
             the decoder (see ``shift`` in :func:`align`).
         links: the source word of highest weight for every target word (Luong et al., 2015, section 5.4); a target word
@@ -119,19 +119,19 @@ def forced_decode(
     head: int | None = None,
     heads: Heads | None = None,
 ) -> ForcedDecoding:
-    """Score given targets and return their alignments: the decoder reads ``labels`` instead of its own words.
+    """The log-probabilities and the alignments of given targets. The decoder reads ``labels`` instead of its own words.
 
     The model runs in evaluation mode, without dropout, and then returns to its previous mode. For a generated sequence
     pass the tokens after the start token up to the first end token, and then -100, since a beam search pads with end
     tokens. The alignments of a Transformer, ours or one of the library, are those of one ``head`` of one ``layer``,
-    both counted from 0; the default is the mean of the heads of the last layer. Its attention backend stays as it is,
-    see :func:`attnzoo.record_attention`. An RNN has one layer and one head.
+    both counted from 0; the default is the mean of the heads of the last layer. The attention backend of the model does
+    not change, see :func:`attnzoo.record_attention`. An RNN has one layer and one head.
 
     Args:
         model: a model for conditional generation
         input_ids: the sources
         labels: the targets
-        attention_mask: of the sources; None hides nothing
+        attention_mask: of the sources; None if they have no padding
         layer: a layer of the decoder; negative numbers count from the end
         head: a head of the layer; None takes the mean of its heads
         heads: several pairs of (layer, head), whose mean is taken, instead of ``layer`` and ``head``
@@ -142,7 +142,7 @@ def forced_decode(
 
     Raises:
         ValueError: no such layer or head, or ``heads`` is empty.
-        TypeError: the model is no encoder-decoder for conditional generation.
+        TypeError: the model is not an encoder-decoder for conditional generation.
     """
     require_encoder_decoder(model)
     heads = ((layer, head),) if heads is None else heads
@@ -171,7 +171,7 @@ def require_encoder_decoder(model: Any) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether this is a whole number; True and False are none."""
+    """Whether this is a whole number; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -232,7 +232,7 @@ def align(
     It takes every encoder-decoder: the RNN, the Transformer, and those of the library (Marian, BART, T5). Weights of
     tokens become weights of words: those of a source word's tokens are added, those of a target word's are averaged.
     The tokenizer splits texts into words; lists of words stay as they are. A slow tokenizer, such as Marian's, splits
-    texts at white space. An unknown word is scored as the tokenizer's unknown token, if it has one.
+    texts at white space. An unknown word counts as the tokenizer's unknown token, if it has one.
 
     Args:
         model: a model for conditional generation with attention
@@ -247,7 +247,7 @@ def align(
         heads: several heads of any layers, as there; :func:`attnzoo.aligning.choose_heads` finds the best
 
     Raises:
-        ValueError: sources or targets are no list, they differ in number, one is empty, cannot be tokenized word by
+        ValueError: sources or targets are not a list, they differ in number, one is empty, cannot be tokenized word by
             word or has more tokens than the model has positions, texts and lists of words are mixed, a shift below 0,
             no such layer or head, or the model has no attention.
         TypeError: ``model``, ``tokenizer``, a source or a target is of another type.
@@ -322,7 +322,7 @@ def _aligned(
 
 
 def require_whole(name: str, number: Any) -> None:
-    """Raise a ValueError unless the number is a whole one from 1."""
+    """Raise a ValueError unless this is a whole number of at least 1."""
     if type(number) is not int or number < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
 
@@ -333,7 +333,7 @@ def _padded(rows: list[list[int]], padding: int, device: torch.device) -> Tensor
 
 
 def links_of(weights: Tensor) -> Links:
-    """The source word of the highest weight for every target word; none where all weights are 0 or NaN.
+    """For every target word, the link to the source word of the highest weight; none where all weights are 0 or NaN.
 
     Shape:
         - weights: (target words, source words)
@@ -374,12 +374,12 @@ def alignment_error_rate(
     sure: Sequence[Collection[tuple[int, int]]],
     possible: Sequence[Collection[tuple[int, int]]] | None = None,
 ) -> float:
-    r"""AER over all sentences together (Och and Ney, 2003): 0 is perfect, 1 is all wrong.
+    r"""AER over all sentences together (Och and Ney, 2003): 0 if all links are right, 1 if all are wrong.
 
     .. math:: 1 - \frac{|A \cap S| + |A \cap P|}{|A| + |S|}
 
-    Symbols: :math:`A` is ``predicted``, :math:`S` is ``sure``, :math:`P` is ``possible`` with the sure ones, which
-    count as possible even if they are not repeated there. None means that there are no other possible links.
+    Symbols: :math:`A` is ``predicted`` and :math:`S` is ``sure``. :math:`P` is ``possible`` and ``sure`` together; if
+    ``possible`` is None, all possible links are sure.
 
     Raises:
         ValueError: different numbers of sentences, or no predicted and no sure link in any of them.

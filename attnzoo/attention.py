@@ -56,8 +56,7 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the source, in float32 at least, exactly 0 where ``mask`` is False.
 
-    A row with nothing to attend to gives zeros, never NaN. A score of -inf inside the mask counts as masked, so long as
-    a mask is given.
+    A row with nothing to attend to gives zeros, never NaN. With a mask, a score of -inf counts as masked.
 
     Shape:
         - scores: (..., T, S)
@@ -106,8 +105,8 @@ def attend(
 def source_positions(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Rank of every source token among the real tokens of its row, and how many real tokens the row has.
 
-    Padding may stand on the left, on the right or in between; a padding token has no rank, and the number at its place
-    is not to be used.
+    Padding may be on the left, on the right or in between. A padding token has no rank: the number at its place is
+    meaningless.
 
     Shape:
         - mask: (B, S)
@@ -117,11 +116,11 @@ def source_positions(mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Score(nn.Module):
-    """A score function: a subclass is one formula, and a line in :data:`SCORES` gives it a name in the config.
+    """A score function. A subclass is one formula; a line in :data:`SCORES` gives it a name in the config.
 
-    Its own code is :meth:`forward`, and :meth:`project_key` if the key is projected. In a decoder's loop its linear
-    layers share their products without further code, if they are called and their weights not read; a subclass whose
-    whole formula is a product can override :meth:`key_for_steps` too. There may be any number of queries in a call.
+    A subclass defines :meth:`forward`, and :meth:`project_key` if the key is projected. If it calls its linear layers,
+    and does not read their weights, a decoder's loop shares their products between its steps. A subclass whose formula
+    is a single product can override :meth:`key_for_steps`, too. A call may have any number of queries.
 
     Shape:
         - query: (B, T, query_size)
@@ -197,8 +196,8 @@ class GeneralScore(DotScore):
 
 
 class AdditiveScore(Score):
-    r"""Additive alignment score (Bahdanau et al., 2014, appendix A.1.2); Luong's concat (2015, section 3.1) is the
-    same.
+    r"""Additive alignment score (Bahdanau et al., 2014, appendix A.1.2); Luong's concat (2015, section 3.1) is the same
+    function.
 
     .. math:: e_{ij} = v_a^\top \tanh(W_a s_{i-1} + U_a h_j)
 
@@ -208,7 +207,7 @@ class AdditiveScore(Score):
     and its right half (``key_proj``).
 
     With ``coverage`` (See et al., 2017, equation 11) a token's score also depends on the attention :math:`c_{ij}` that
-    it had in all steps before. :math:`w_c` is ``coverage_vector``:
+    it had in all earlier steps. :math:`w_c` is ``coverage_vector``:
 
     .. math:: e_{ij} = v_a^\top \tanh(W_a s_{i-1} + U_a h_j + w_c c_{ij})
 
@@ -243,13 +242,13 @@ class AdditiveScore(Score):
 
 
 class LocationScore(Score):
-    r"""Luong's location score (Luong et al., 2015, section 3.1, "location"): from the target state alone.
+    r"""Luong's location score (Luong et al., 2015, section 3.1, "location"): it depends on the target state alone.
 
     .. math:: a_t = \mathrm{softmax}(W_a h_t)
 
     Symbols: :math:`h_t` is ``query``; row s of :math:`W_a` is row s of ``position_key``, the learned key of source
-    position s. A source shorter than ``max_source_positions`` uses the first rows; tokens past the last row score
-    -inf and get no weight, as the paper ignores the end of long sentences.
+    position s. A source shorter than ``max_source_positions`` uses the first rows. Tokens past the last row have the
+    score -inf and get no weight: the paper ignores the end of long sentences.
 
     Shape:
         - query: (B, T, query_size)
@@ -321,7 +320,7 @@ class LocalWindow(nn.Module):
 
 
 class ScoreSizes(NamedTuple):
-    """What a score can be built from."""
+    """The sizes that a score is built from."""
 
     query_size: int
     key_size: int
@@ -340,8 +339,8 @@ SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
 }
 
 
-# Every window by its name in the config, of a query of this width and with this ``window_size``. A window has no state;
-# what attention carries from step to step is coverage alone.
+# Every window by its name in the config: what makes it from the width of the query and ``window_size``. A window has no
+# state; only coverage is carried from step to step.
 WINDOWS: dict[str, Callable[[int, int], LocalWindow | None]] = {
     "global": lambda query_size, window_size: None,
     "monotonic": lambda query_size, window_size: LocalWindow(query_size, window_size, predictive=False),
@@ -350,11 +349,11 @@ WINDOWS: dict[str, Callable[[int, int], LocalWindow | None]] = {
 
 
 class Source(NamedTuple):
-    """What is attended to, made once per source by :meth:`SourceAttention.prepare`.
+    """What the decoder attends to, made once per source by :meth:`SourceAttention.prepare`.
 
     Shape:
         - value: (B, S, V), the encoder's outputs
-        - projected_key: (B, S, ...), whatever the score function makes of them
+        - projected_key: (B, S, ...), what the score function makes of them
         - mask: (B, S) bool
         - positions: (B, S); length: (B,), ranks among the real tokens and their number
     """
@@ -371,7 +370,7 @@ class Source(NamedTuple):
 
 
 class SourceAttention(nn.Module):
-    r"""A score function and, for local attention, a window: one look of the decoder at the source.
+    r"""Attention to the source: a score function and, for local attention, a window.
 
     ``score`` is a name in :data:`SCORES`, ``window`` one in :data:`WINDOWS`: "global", "monotonic" (local-m) or
     "predictive" (local-p).
@@ -379,7 +378,7 @@ class SourceAttention(nn.Module):
     A source may have N targets that follow each other in the batch, such as the beams of a search. The source is not
     repeated for them.
 
-    If the score takes coverage, the sum of the weights of all steps before is passed from step to step (See et al.,
+    If the score takes coverage, the sum of the weights of all earlier steps is passed from step to step (See et al.,
     2017, section 2.3: :math:`c_t = \sum_{t' < t} a_{t'}`), and a call has one step.
 
     Shape:
@@ -451,7 +450,7 @@ class SourceAttention(nn.Module):
 
 
 class StructuredSelfAttention(nn.Module):
-    r"""Structured self-attention (Lin et al., 2017, section 2.1): r learned queries, which look at the whole sentence.
+    r"""Structured self-attention (Lin et al., 2017, section 2.1): r learned queries attend to the whole sentence.
 
     .. math:: A = \mathrm{softmax}(W_{s2} \tanh(W_{s1} H^\top)), \qquad M = A H
 
@@ -476,14 +475,14 @@ class StructuredSelfAttention(nn.Module):
 
 
 def redundancy_penalty(annotation_matrix: Tensor) -> Tensor:
-    r"""How much the hops of each sentence overlap (Lin et al., 2017, section 2.2).
+    r"""The overlap of the hops of each sentence (Lin et al., 2017, section 2.2).
 
     .. math:: P = \lVert A A^\top - I \rVert_F^2
 
     The squares of all R^2 entries are summed, as in the paper. The authors' released code takes their mean, so a
-    coefficient there is R^2 times the coefficient here. The penalty is 0 if every hop looks at one token and no two
-    hops look at the same one. In two cases it is constant: a sentence without a token, where :math:`A = 0`, has R, and
-    a sentence of a single token has R (R - 1). It computes and returns float32 at least, under autocast too.
+    coefficient there is R^2 times the coefficient here. The penalty is 0 if every hop attends to one token and no two
+    hops attend to the same one. In two cases it is a constant: R for a sentence without a token, where :math:`A = 0`,
+    and R (R - 1) for a sentence of a single token. It is computed and returned in float32 at least, under autocast too.
 
     Shape:
         - annotation_matrix: (..., R, S)

@@ -40,9 +40,9 @@ def record_attention(
             model(**inputs)
         recorded["self"][3][0]  # (B, H, T, S), of the first forward pass
 
-    It takes every model whose attention is one of Transformers' attention interface, with the backend "sdpa" or
-    "eager". The weights are those before dropout; with "eager" in training mode they are those after dropout, since no
-    others exist. They have no gradient.
+    It takes every model that uses Transformers' attention interface, with the backend "sdpa" or "eager". The weights
+    are those before dropout; with "eager" in training mode they are those after dropout, since no others exist. They
+    have no gradient.
 
     The value is ``{kind: {layer: [weights of each forward pass]}}``. The kind is "self" for a model with one stack,
     otherwise "encoder", "decoder" or "cross". ``generate()`` makes a forward pass for every step. A model that uses one
@@ -59,9 +59,9 @@ def record_attention(
         - weights: (B, H, T, S); H is the number of chosen heads
 
     Raises:
-        ValueError: the model has no attention layers of the interface, there is no such layer, head or kind, or a layer
+        ValueError: the model has no attention layers of the interface, a layer, head or kind does not exist, or a layer
             computes its attention with another backend.
-        TypeError: ``model`` is no model; ``layers``, ``heads`` or ``kinds`` is not a list.
+        TypeError: ``model`` is not a model; ``layers``, ``heads`` or ``kinds`` is not a list.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model of Transformers or of attnzoo, got {described(model)}")

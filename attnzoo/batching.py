@@ -10,7 +10,8 @@ Result = TypeVar("Result")
 def by_length(
     rows: Sequence[Row], length: Callable[[Row], int], batch_size: int, compute: Callable[[list[Row]], Iterable[Result]]
 ) -> list[Result]:
-    """The result of every row, in their order. The rows of a batch have similar lengths, so that it has little padding.
+    """The result of every row, in the order of the rows. The rows of a batch have similar lengths, so that it has
+    little padding.
 
     Args:
         rows: the rows

@@ -1,7 +1,7 @@
-"""The command ``attnzoo``: which commands there are, and what they have in common.
+"""The command ``attnzoo``: its subcommands, and what they have in common.
 
-Here and in the modules of the parsers nothing heavy is imported, so that ``--help`` takes no seconds. The module that
-does a command's work is imported when it runs.
+Neither this module nor those of the parsers import anything heavy, so ``--help`` is quick. The module that does a
+command's work is imported when the command runs.
 """
 
 import argparse
@@ -53,13 +53,15 @@ COMMANDS = {
         "test what the attention of a model explains", TRAINING, "attnzoo.training.studies.faithfulness:main"
     ),
     "release": Command(
-        "turn a finished run into a folder to publish: model, scores and card",
+        "turn a finished run into a folder to publish: model, figures and card",
         TRAINING,
         "attnzoo.training.release:main",
     ),
     "card": Command("write a released model's card again", TRAINING, "attnzoo.training.card:main"),
     "claims": Command(
-        "check what papers and tutorials claim of attention", TRAINING, "attnzoo.training.studies.claims.command:main"
+        "check what papers and tutorials claim about attention",
+        TRAINING,
+        "attnzoo.training.studies.claims.command:main",
     ),
     "publish": Command(
         "push a folder to the Hugging Face Hub, and verify it", TRAINING, "attnzoo.training.publish:main"

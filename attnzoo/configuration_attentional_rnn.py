@@ -1,15 +1,36 @@
 """Configuration of the attentional RNN encoder-decoder."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from huggingface_hub.dataclasses import strict, validated_field
 
 from .attention import SCORES
 from .zoo_config import ZooConfig
 
-# The defaults of a wiring: its score, and the scale of its initial weights.
-WIRING_SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
-INITIALIZER_RANGES = {"cho": 0.01, "sutskever": 0.08, "bahdanau": 0.01, "luong": 0.1}
+
+class WiringDefaults(NamedTuple):
+    """What the paper of a wiring fixes besides its equations.
+
+    Attributes:
+        score: the default score; "none" for a wiring without attention, which accepts no other
+        initializer_range: the scale of the initial weights
+        is_uniform: whether these are uniform; otherwise normal, with orthogonal recurrent matrices and biases of 0
+        has_maxout: whether the readout takes the maximum of pairs
+    """
+
+    score: str
+    initializer_range: float
+    is_uniform: bool
+    has_maxout: bool
+
+
+# For every wiring: the keys of ``WIRINGS`` in ``recurrent_decoder.py``.
+WIRING_DEFAULTS = {
+    "cho": WiringDefaults("none", 0.01, is_uniform=False, has_maxout=True),
+    "sutskever": WiringDefaults("none", 0.08, is_uniform=True, has_maxout=False),
+    "bahdanau": WiringDefaults("additive", 0.01, is_uniform=False, has_maxout=True),
+    "luong": WiringDefaults("general", 0.1, is_uniform=True, has_maxout=False),
+}
 
 _DEEP_LSTM: dict[str, Any] = {
     "cell": "lstm",
@@ -69,12 +90,12 @@ class AttentionalRNNConfig(ZooConfig):
             function. "dot" requires a decoder as wide as the encoder's outputs.
         window: "global", or Luong's local attention: "monotonic" (local-m) or "predictive" (local-p).
         window_size: D, half the width of a local window, in tokens.
-        max_source_positions: the number of source positions for which the location score has a row. Tokens at later
-            positions get no attention from it.
+        max_source_positions: the number of source positions for which the location score has a row. It gives no
+            attention to later positions.
         input_feeding: feed the attentional vector into the next step (Luong, section 3.3). Only for "luong": Bahdanau's
-            decoder always feeds the context, and the other two have no attention.
+            decoder always reads the context, and the other two have no attention.
         copy: mix the words of the vocabulary with those of the source (See et al., 2017, section 2.2; see
-            ``copying.py``). Needs attention, of weights that sum to 1, and so not the window "predictive".
+            ``copying.py``). Needs attention with weights that sum to 1, so the window must not be "predictive".
         coverage: let the score also read how much attention a source token has had so far (See et al., 2017, section
             2.3; Tu et al., 2016), and add a loss for attention that returns. Only for the additive function.
         coverage_loss_coefficient: lambda, the weight of that loss.
@@ -108,7 +129,7 @@ class AttentionalRNNConfig(ZooConfig):
             the paper's initialisation. Only for "lstm".
         confidence_temperature: temperature of the confidence that ``attnzoo.pronunciation`` gives with a word. It is
             fitted on held-out words after training and changes nothing that is generated.
-        confidence_bias: added to the log-odds of that confidence; fitted together with the temperature.
+        confidence_bias: is added to the log-odds of that confidence; fitted together with the temperature.
         tie_word_embeddings: use one matrix for both embeddings and the output projection; requires
             ``embedding_size == readout_size``.
 
@@ -167,8 +188,8 @@ class AttentionalRNNConfig(ZooConfig):
         - ``see2017-pointer-generator``: summaries that copy words (arXiv:1704.04368)
         - ``see2017-coverage``: the same with coverage
 
-        See et al. do not name a decoder. Theirs has Luong's order and feeds the context :math:`h^*_{t-1}` into the next
-        step, where Luong's feeds its readout; and no tanh on the readout. All else of "see2017" is theirs.
+        See et al. do not name their decoder. It has Luong's order, but it feeds the context :math:`h^*_{t-1}` into the
+        next step instead of the readout, and has no tanh on the readout. Everything else in "see2017" is theirs.
 
         Source and target share one vocabulary here. Its size is that of the larger one in the paper.
 
@@ -183,14 +204,15 @@ class AttentionalRNNConfig(ZooConfig):
         return (2 if self.bidirectional else 1) * self.encoder_hidden_size
 
     def __post_init__(self, **kwargs: Any) -> None:
+        defaults = WIRING_DEFAULTS[self.wiring]
         if self.score is None:
-            self.score = WIRING_SCORES[self.wiring]
+            self.score = defaults.score
         if self.initializer_range is None:
-            self.initializer_range = INITIALIZER_RANGES[self.wiring]
+            self.initializer_range = defaults.initializer_range
         super().__post_init__(**kwargs)  # sets fields given by their other names, such as hidden_size
         if self.readout_size is None and isinstance(self.decoder_hidden_size, int):
-            has_maxout = self.wiring in ("cho", "bahdanau")
-            self.readout_size = max(1, self.decoder_hidden_size // 2) if has_maxout else self.decoder_hidden_size
+            pairs = max(1, self.decoder_hidden_size // 2)
+            self.readout_size = pairs if defaults.has_maxout else self.decoder_hidden_size
 
     def validate_architecture(self) -> None:
         """Raise an error for sizes out of range and for fields that contradict each other."""
@@ -224,7 +246,7 @@ class AttentionalRNNConfig(ZooConfig):
                 f"input_feeding=True belongs to wiring='luong', got wiring={self.wiring!r}; "
                 "the other decoders always feed the context into the cell, or have no attention"
             )
-        if WIRING_SCORES[self.wiring] == "none":
+        if WIRING_DEFAULTS[self.wiring].score == "none":
             if self.score != "none":
                 raise ValueError(
                     f"wiring={self.wiring!r} has no attention and takes score='none' only, got score={self.score!r}; "

@@ -102,7 +102,7 @@ def pointer_generator(logits: Tensor, copied: Copied) -> Tensor:
 
     Symbols: :math:`z` are the ``logits``. Since the result is a log-probability, ``log_softmax`` does not change it:
     the loss and ``generate()`` can use it as logits. The sum is computed as a log-sum-exp, in float32 at least.
-    Where there is nothing to copy, :math:`p_{gen}` is 1.
+    If there is nothing to copy, :math:`p_{gen}` is 1.
 
     Shape:
         - logits: (B * N, T, vocabulary)
@@ -114,14 +114,14 @@ def pointer_generator(logits: Tensor, copied: Copied) -> Tensor:
     ids = copied.source_ids.long().repeat_interleave(targets, dim=0).unsqueeze(1).expand_as(weights)
     has_source = weights.sum(dim=-1) > 0  # (B * N, T)
     written = logits.log_softmax(dim=-1) + logsigmoid(gate).masked_fill(~has_source, 0.0).unsqueeze(-1)
-    # Only words of the source change: from here on all is (B * N, T, S), which is far less than the vocabulary.
+    # Only words of the source change, so the tensors from here on are (B * N, T, S), far smaller than the vocabulary.
     of_word = torch.zeros_like(logits).scatter_add(-1, ids, weights).gather(-1, ids)
     # The logarithm of a subnormal number has a gradient that overflows.
     is_copied = of_word >= torch.finfo(of_word.dtype).tiny
     from_source = of_word.where(is_copied, 1.0).log() + logsigmoid(-gate).unsqueeze(-1)
     written_here = written.gather(-1, ids)
     both = torch.where(is_copied, torch.logaddexp(written_here, from_source), written_here)
-    # A word that stands in the source twice has the same value twice, and its gradient must count once.
+    # A word that is twice in the source has the same value twice, and its gradient must count once.
     is_first = (copied.source_ids.unsqueeze(-1) == copied.source_ids.unsqueeze(-2)).int().argmax(dim=-1)
     is_first = is_first == torch.arange(ids.shape[-1], device=ids.device)  # (B, S)
     is_first = is_first.repeat_interleave(targets, dim=0).unsqueeze(1)
@@ -129,7 +129,7 @@ def pointer_generator(logits: Tensor, copied: Copied) -> Tensor:
 
 
 def source_ids_of(encoder_outputs: Any) -> Tensor | None:
-    """The source's tokens (B, S) among the encoder's outputs, an output object or a tuple; None if they are not there.
+    """The source's tokens (B, S) in the encoder's outputs, an output object or a tuple; None if they are not there.
 
     They are the only integer tensor there.
     """

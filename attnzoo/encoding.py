@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The first bytes of files that are not text, with names for messages. Not gzip: training data may be compressed by it.
+# The first bytes of files that are not text, with names for messages. gzip is not among them: training data may be
+# compressed by it.
 PACKED = dict.fromkeys((b"PK\x03\x04", b"PK\x05\x06"), "a zip file or a workbook")  # the second: an empty one
 PACKED |= dict.fromkeys((b"BZh%d1A" % level for level in range(1, 10)), "compressed by bzip2")
 PACKED |= {b"\xfd7zXZ": "compressed by xz", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
@@ -59,7 +60,7 @@ def text_lines(path: Path, what: object = None) -> Iterator[str]:
 
 @contextmanager
 def reading_utf8(what: object) -> Iterator[None]:
-    """Turn a UnicodeError into a ValueError that names ``what``, and says so if it is a packed or a binary file."""
+    """Turn a UnicodeError into a ValueError that names ``what``, and the kind of a packed or binary file."""
     try:
         yield
     except UnicodeError as error:

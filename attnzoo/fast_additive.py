@@ -59,7 +59,7 @@ class PassedKey:
         return self  # the number of rows is that of the queries
 
     def scores(self, query: Tensor, vector: Tensor) -> Tensor:
-        """(n, T, S), of a query (n, T, A) for each of the first n rows."""
+        """The scores (n, T, S) of a query (n, T, A), which has the first n rows."""
         tensors = query, self.key.to(query.dtype), vector.to(query.dtype)
         scores, self.key = _AdditiveScore.apply(*tensors, self.is_first, True)
         self.is_first = False
@@ -67,7 +67,9 @@ class PassedKey:
 
 
 class _AdditiveScore(torch.autograd.Function):
-    """Of query (n, T, A), key (B, S, A) and vector (A,), by ``sigmoid_of_pairs``; and the key, if it is passed on."""
+    """Scores of a query (n, T, A), a key (B, S, A) and a vector (A,), by ``sigmoid_of_pairs``; and the key, if it is
+    passed on.
+    """
 
     @staticmethod
     def forward(
@@ -104,7 +106,7 @@ class _AdditiveScore(torch.autograd.Function):
 
 
 def pair_chunks(num_steps: int, key: Tensor) -> list[tuple[slice, slice]]:
-    """Which rows, and which of ``num_steps`` target steps, additive attention to a key (B, S, A) takes at a time."""
+    """Chunks of rows and of ``num_steps`` target steps that additive attention to a key (B, S, A) takes at a time."""
     elements = ADDITIVE_CHUNK_ELEMENTS * (1 if key.device.type == "cpu" else 64)
     of_query = max(1, key.shape[1] * key.shape[2])
     steps = min(max(1, elements // of_query), max(1, num_steps))

@@ -29,18 +29,18 @@ from .library_internals import (
     onednn_product,
 )
 
-FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for memory and not for arithmetic
-LARGE = 2**22  # multiplications; below, oneDNN needs longer to start than it saves
+FEW_ROWS = 8  # up to these, a product with a large weight on a CPU waits for memory, not for arithmetic
+LARGE = 2**22  # multiplications; for fewer, oneDNN takes longer to start than it saves
 MARGIN = 1.3  # how many times as fast oneDNN must be, so that two processes of one machine decide alike
 SWITCH = "ATTNZOO_ONEDNN"
-# This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
+# The package of this file, not "attnzoo": code that comes with a model's weights has another package name.
 KNOWN_CODE = f"{__package__}.", "torch.nn.modules."
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """``left @ right``, of any shapes; of two matrices, (R, I) and (I, O), by the faster library.
 
-    ``right`` may also come from :func:`laid_out`. ``out`` is memory that BLAS may write the result to. Then there is no
+    ``right`` may also come from :func:`laid_out`. ``out`` is memory that BLAS may write the result to; then there is no
     gradient.
     """
     if right.is_mkldnn:

@@ -62,7 +62,7 @@ class DeferredProducts(LayerProducts):
 class DeferredSum(GateSum):
     """A :class:`GateSum` whose step is one product: its values side by side times the weights side by side.
 
-    What is known of every step is an output of one node of autograd, which gets the gradients of all steps together.
+    The known terms of all steps are outputs of one node of autograd, which gets the gradients of all steps together.
     """
 
     def known(self, inputs: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
@@ -71,15 +71,17 @@ class DeferredSum(GateSum):
         weights = [_autocast(weight) for weight in self.others]
         detached = [weight.detach() for weight in weights]
         self.factors = [laid_out(factor, sizes[0]) for factor in (torch.cat(detached, dim=1).mT, *detached)]
-        return _KnownSteps.apply(self.values, sizes, self.known_rows(inputs), *weights)
+        return _KnownTerms.apply(self.values, sizes, self.known_rows(inputs), *weights)
 
     def __call__(self, known: Tensor, *values: Tensor) -> Tensor:
         self.steps += 1
         return _Sum.apply(self.values, self.steps, self.factors, known, *values)
 
 
-class _KnownSteps(torch.autograd.Function):
-    """What is known of all steps, in parts; its backward pass makes the gradients of the weights, too."""
+class _KnownTerms(torch.autograd.Function):
+    """The known terms of all steps, one output for each step. Its backward pass makes the gradients of the weights,
+    too.
+    """
 
     @staticmethod
     def forward(
@@ -104,7 +106,7 @@ class _KnownSteps(torch.autograd.Function):
             product(flat, part) if is_needed else None
             for part, is_needed in zip(values.split(ctx.widths, dim=1), ctx.needs_input_grad[3:], strict=True)
         ]
-        if len(steps) < len(gradients):  # the others have no part in the loss
+        if len(steps) < len(gradients):  # the loss does not depend on the others
             filled = zip(gradients, ctx.sizes, strict=True)
             given = torch.cat([given.new_zeros(size, ctx.width) if part is None else part for part, size in filled])
         return None, None, given, *of_weights
@@ -169,7 +171,7 @@ class DeferredFactor:
 
 
 class _FactorGradient(torch.autograd.Function):
-    """The link of a factor; its backward pass makes the factor's gradient of what the steps noted."""
+    """The link of a factor; its backward pass makes the factor's gradient from what the steps stored."""
 
     @staticmethod
     def forward(ctx: Any, noted: Noted, factor: Tensor) -> Tensor:
@@ -179,7 +181,7 @@ class _FactorGradient(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_link: Tensor) -> tuple[Tensor | None, ...]:
-        if not ctx.noted:  # no step had a part in the loss
+        if not ctx.noted:  # the loss depends on no step
             return None, None
         ctx.noted.reverse()
         if ctx.has_rows:  # a factor of each row
@@ -215,11 +217,11 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor | None, grad_link: Tensor | None) -> tuple[Tensor | None, ...]:
         values, transposed = _saved(ctx)
         # No gradient of the link yet: this is the first call of a backward pass, for the last step of the loop. What
-        # is already noted comes from an earlier backward pass that did not finish.
+        # is already stored comes from an earlier backward pass that did not finish.
         if grad_link is None:
             ctx.noted.clear()
             grad_link = values.new_zeros(())
-        if gradient is None:  # this step has no part in the loss
+        if gradient is None:  # the loss does not depend on this step
             return None, grad_link, None, None
         used = gradient.to(transposed.dtype)
         ctx.noted.append((values, used))
@@ -243,7 +245,7 @@ def times(values: Tensor, factor: Tensor) -> Tensor:
 
 
 def _save(ctx: Any, values: Tensor, factors: Sequence[Tensor]) -> None:
-    """Save for :func:`_saved`. Blocks are no ordinary tensors, which hooks of saved tensors expect."""
+    """Save for :func:`_saved`. Blocks are not ordinary tensors, which hooks of saved tensors expect."""
     ctx.factors = None
     if factors[0].is_mkldnn or factors[-1].is_mkldnn:
         ctx.factors = factors

@@ -24,8 +24,8 @@ class WeightCopies:
     """Copies of some weights, each made when it is first needed. They hold no reference to the weights.
 
     Attributes:
-        products: how many products were made with the weights
-        fingerprints: of the weights when they were copied; None before
+        products: the number of products made with the weights
+        fingerprints: those of the weights when they were copied; None before
         size: the number of elements of all weights
     """
 
@@ -47,7 +47,7 @@ class WeightCopies:
         return self.products > FEW_PRODUCTS
 
     def get(self, name: str, weights: Sequence[Tensor], make: Callable[[], Copy]) -> Copy:
-        """The copy of this name; ``make`` makes it of the weights the first time."""
+        """The copy of this name; ``make`` makes it from the weights the first time."""
         if name not in self.made:
             if self.fingerprints is None:
                 self.fingerprints = [_fingerprint(weight) for weight in weights]

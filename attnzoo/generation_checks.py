@@ -71,7 +71,7 @@ def check_generation(options: Mapping[str, Any], vocab_size: int, may_never_end:
 
     Args:
         options: by their names
-        vocab_size: the model's
+        vocab_size: the number of words of the model's vocabulary
         may_never_end: whether ``eos_token_id`` may be -1, as in a ``GenerationConfig`` for Transformers' continuous
             batching. In a file, or as an argument of a call, it is more likely a mistake
 

@@ -1,4 +1,4 @@
-"""The options of ``generate()``: those that a model cannot have raise an error, and none reaches its ``forward``."""
+"""The options of ``generate()``. Those that a model cannot have raise an error; none of them reaches ``forward``."""
 
 import inspect
 from typing import Any
@@ -13,7 +13,7 @@ from .library_internals import CACHE
 WITHOUT_ENCODER: dict[str, tuple[Any, ...]] = {
     "guidance_scale": (None, 1),  # the unconditional pass would read the target as a source
     "prefill_chunk_size": (None,),  # the mask of the source would be cut as that of the target
-    "token_healing": (None, False),  # the start token would be replaced by what the tokenizer makes of no text
+    "token_healing": (None, False),  # the start token would be replaced by the tokens of an empty text
 }
 
 

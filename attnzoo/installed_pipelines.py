@@ -27,6 +27,6 @@ def prefer_installed_pipelines(config_class: type[PreTrainedConfig]) -> None:
         return InstalledPipelines(vars(config).get("custom_pipelines", {}))
 
     def write(config: PreTrainedConfig, pipelines: dict[str, Any]) -> None:
-        vars(config)["custom_pipelines"] = pipelines  # where what is saved is taken from
+        vars(config)["custom_pipelines"] = pipelines  # saving takes it from here
 
     setattr(config_class, "custom_pipelines", property(read, write))  # noqa: B010  (it has no such field)

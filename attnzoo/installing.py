@@ -1,4 +1,4 @@
-"""How attnzoo is installed. Error messages, cards and the pages' install lines all come from here.
+"""The command that installs attnzoo. Error messages, cards and the pages' install lines all come from here.
 
 ``ON_INDEX`` is the one setting to change once both packages are on the package index; then run
 ``python docs/install_lines.py``, which writes the pages' lines anew.

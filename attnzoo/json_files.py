@@ -1,6 +1,6 @@
-"""Reading of JSON files that somebody else may have written. It needs the standard library alone.
+"""Read JSON files from untrusted sources. It needs the standard library alone.
 
-It lies beside ``run.py`` in every exported folder.
+It is in every exported folder, next to ``run.py``.
 """
 
 import json
@@ -14,8 +14,8 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     """The content of a JSON file that holds names and values.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is damaged, not UTF-8, larger than ``MAX_BYTES``, or no plain file.
+        FileNotFoundError: the file does not exist.
+        ValueError: it is damaged, not UTF-8, larger than ``MAX_BYTES``, or not a plain file.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # such as a pipe, which would never end

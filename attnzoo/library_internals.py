@@ -1,4 +1,4 @@
-"""Private names of torch and Transformers, read in this file alone, each with a public fallback.
+"""Private names of torch and Transformers. Only this file reads them; each has a public fallback.
 
 A name with a leading underscore may disappear with any release. ``tests/package/test_library_internals.py`` removes
 each of these names and expects the same results. It also checks that no other file of the package reads one.
@@ -64,7 +64,7 @@ def hooks_of(module: nn.Module, kinds: Mapping[str, Callable[..., Any]]) -> list
 
 
 def forward_hooks(module: nn.Module) -> list[Any]:
-    """The forward hooks of a module itself, but for two kinds that Transformers leaves there and that change nothing.
+    """The forward hooks of a module itself, except two kinds that Transformers leaves there and that change nothing.
 
     Those that record a layer's outputs do nothing in calls that request none. That of activation checkpointing lets the
     embeddings require a gradient.
@@ -113,8 +113,8 @@ def has_onednn_product() -> bool:
 def onednn_product(left: Tensor, right: Tensor) -> Tensor:
     """``left`` (R, I) times ``right`` (I, O) by oneDNN, without gradients.
 
-    oneDNN reads a whole matrix as it lies, transposed or not. For a part of a wider one it can take a hundred times as
-    long, so parts are copied.
+    oneDNN reads a whole matrix in its stored layout, transposed or not. A part of a wider matrix can take it a hundred
+    times as long, so parts are copied.
     """
     left, right = (
         part if part.is_contiguous() or part.t().is_contiguous() else part.contiguous() for part in (left, right)
@@ -123,7 +123,7 @@ def onednn_product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def blocked_weight(weight: Tensor, rows: int) -> Tensor:
-    """A weight (O, I) in blocks, for products with about so many rows."""
+    """A weight (O, I) in blocks, for products with about this many rows."""
     return getattr(torch.ops.mkldnn, REORDER_WEIGHT)(weight.contiguous(), rows)
 
 

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from .fast_products import is_only_its_weight, linear, product, suits_onednn
 
 IGNORED = -100
-TOKENS_AT_A_TIME = 256  # whose logits are held at once
+TOKENS_AT_A_TIME = 256  # tokens whose logits are in memory at once
 MOST_ITEMS = 2**53  # labels; any number above is a mistake
 Count = Tensor | int | None  # of labels
 
@@ -214,7 +214,7 @@ def linear_cross_entropy(
 
 
 def coverage_loss(attention_weights: Tensor, labels: Tensor, num_items: Count = None) -> Tensor:
-    r"""How much attention returns to where it has been (See et al., 2017, equation 12), averaged over the labels.
+    r"""The attention that returns to earlier places (See et al., 2017, equation 12), averaged over the labels.
 
     .. math:: \frac{1}{N} \sum_{b,t} \sum_j \min(a_{btj}, c_{btj}), \qquad c_{btj} = \sum_{t' < t} a_{bt'j}
 
@@ -315,7 +315,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         sums = torch.promote_types(hidden.dtype, torch.float32)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=sums)
         total = hidden.new_zeros((), dtype=sums)
-        held = hidden.new_empty(min(len(labels), TOKENS_AT_A_TIME), len(weight))  # one after the other, in one place
+        held = hidden.new_empty(min(len(labels), TOKENS_AT_A_TIME), len(weight))  # for all chunks in turn
         for start in range(0, len(labels), TOKENS_AT_A_TIME):
             chunk = slice(start, start + TOKENS_AT_A_TIME)
             label = labels[chunk].unsqueeze(1)

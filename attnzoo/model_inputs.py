@@ -213,12 +213,13 @@ def require_tokenizer(tokenizer: Any) -> None:
 def naming_long_texts(config: Any, lengths: Iterable[tuple[str, int]]) -> Iterator[None]:
     """Name the text that has more tokens than the model has positions, if the ``with`` block ends with an error.
 
-    A model of Transformers then raises an IndexError or a RuntimeError that says nothing of texts. Only an error tells,
-    since some models have a ``max_position_embeddings`` and read longer texts. Some keep two positions for padding.
+    A model of Transformers then raises an IndexError or a RuntimeError that does not name the text. Lengths are not
+    checked before, since some models have a ``max_position_embeddings`` and read longer texts. Some keep two positions
+    for padding.
 
     Args:
-        config: the model's
-        lengths: for every text its name for the message, and its number of tokens
+        config: the config of the model
+        lengths: the name of every text, for the message, and its number of tokens
 
     Raises:
         ValueError: such a text is the reason.
@@ -235,7 +236,7 @@ def naming_long_texts(config: Any, lengths: Iterable[tuple[str, int]]) -> Iterat
 
 
 def require_flag(name: str, value: Any) -> None:
-    """Raise a TypeError unless the value is True, False or None: "no" would mean yes."""
+    """Raise a TypeError unless the value is True, False or None: the string "no" would count as True."""
     if value is not None and not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {described(value)}")
 
@@ -256,7 +257,8 @@ def require_tokens(name: str, tensor: Tensor, what: str, ndim: int, width: int |
 
 
 def targets_per_source(sources: Tensor, targets: Tensor) -> int:
-    """How many rows of ``targets`` each row of ``sources`` has; those of one source follow each other in the batch.
+    """The number of rows of ``targets`` for each row of ``sources``; those of one source follow each other in the
+    batch.
 
     Raises:
         ValueError: not every source has equally many targets.

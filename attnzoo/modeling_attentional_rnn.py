@@ -17,13 +17,13 @@ from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttenti
 from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore, Source
-from .configuration_attentional_rnn import AttentionalRNNConfig
+from .configuration_attentional_rnn import WIRING_DEFAULTS, AttentionalRNNConfig
 from .copying import Copied, CopyingDecoderOutput, CopyingModelOutput
 from .library_internals import CACHE
 from .loss import Count
 from .model_inputs import checked, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_target_mask
-from .recurrent_cells import RecurrentState
+from .recurrent_cells import WITH_CELL_STATE, RecurrentState
 from .recurrent_decoder import WIRINGS, BahdanauDecoder, DecoderState
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
 from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs
@@ -63,8 +63,9 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
         """
         scale: Any = self.config.initializer_range  # the config fills it in
         own = dict(module.named_parameters(recurse=False))
+        is_uniform = WIRING_DEFAULTS[self.config.wiring].is_uniform
         for name, parameter in own.items():
-            if self.config.wiring in ("sutskever", "luong"):
+            if is_uniform:
                 init.uniform_(parameter, -scale, scale)
             elif name.startswith("bias"):
                 init.zeros_(parameter)
@@ -227,7 +228,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
     classes of ``attention.py``.
 
     Shape:
-        - input_ids, attention_mask: (B, S); padding may stand anywhere
+        - input_ids, attention_mask: (B, S); padding may be anywhere
         - decoder_input_ids: (B, T); the default, without ``decoder_inputs_embeds``, is ``input_ids`` shifted right
         - encoder_outputs: the output of ``get_encoder()``, or its ``to_tuple()``
         - last_hidden_state: (B, T, readout_size), the readout
@@ -281,7 +282,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
             source = input_ids, attention_mask, inputs_embeds
             encoder_outputs = self.encoder(*source, output_hidden_states, return_dict=True)
         sizes = self.config.encoder_layers, self.config.encoder_output_size
-        encoder_outputs = as_encoder_outputs(encoder_outputs, *sizes, has_cell=self.config.cell == "lstm")
+        encoder_outputs = as_encoder_outputs(encoder_outputs, *sizes, has_cell=self.config.cell in WITH_CELL_STATE)
         target = target_ids(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
         given = target, decoder_attention_mask, attention_mask, past_key_values, decoder_inputs_embeds
         requests = use_cache, output_attentions, output_hidden_states, tokens_to_compute

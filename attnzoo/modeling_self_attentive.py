@@ -79,7 +79,7 @@ class GatedEncoder(nn.Module):
 
 
 class SelfAttentivePreTrainedModel(SafetensorsModel):
-    """Initialisation and loading, which both models share."""
+    """Initialisation and loading, which both models of the family share."""
 
     config: SelfAttentiveConfig
 
@@ -111,7 +111,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
     ``sentence_pair`` the same weights read the two sentences separately, and the gated encoder relates their matrices.
 
     Shape:
-        - input_ids, attention_mask: (B, S); padding may stand anywhere
+        - input_ids, attention_mask: (B, S); padding may be anywhere
         - token_type_ids: (B, S), for a pair, 0 in the first sentence (the premise) and 1 in the second. A special token
           belongs to the sentence of its number. No effect for a single sentence
         - returns: :class:`SelfAttentiveModelOutput`

@@ -49,8 +49,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
     Without a target, the target is the source shifted right, as in BART.
 
     Shape:
-        - input_ids, attention_mask: (B, S); padding may stand anywhere; with one stack a mask of four dimensions may
-          say which tokens each token may attend to, see :class:`SmallTransformerStack`
+        - input_ids, attention_mask: (B, S); padding may be anywhere; with one stack a mask of four dimensions may say
+          which tokens each token may attend to, see :class:`SmallTransformerStack`
         - decoder_input_ids, decoder_attention_mask: (B, T), only for "encoder_decoder"
         - position_ids: (B or 1, S); the default is the rank of each token among the real tokens of its row. With one
           stack a row may hold several texts, and the positions of each text start at 0

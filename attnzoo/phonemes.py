@@ -8,12 +8,12 @@ import re
 from typing import Any
 
 OPEN, CLOSE = "⟦", "⟧"
-DEFAULT_ACCENT = f"{OPEN}us{CLOSE}"  # of a model of several accents
+DEFAULT_ACCENT = f"{OPEN}us{CLOSE}"  # for a model of several accents
 ACCENT_AND_SPELLING = re.compile(rf"({OPEN}[a-z]{{2,}}{CLOSE})?(.*)", re.DOTALL)
 
 
 def accent_and_spelling(word: str) -> tuple[str, str]:
-    """The accent's token that a word begins with, such as ⟦us⟧, or an empty text; and the rest."""
+    """The accent's token that a word begins with, such as ⟦us⟧ (or an empty text), and the rest of the word."""
     accent, spelling = ACCENT_AND_SPELLING.fullmatch(word).groups("")  # type: ignore[union-attr]  # any text matches
     return accent, spelling
 
@@ -26,10 +26,10 @@ def bracketed(pronunciation: str) -> str:
 
 
 def require_phonemes(tokenizer: Any, pronunciation: str, name: str) -> None:
-    """Check that a tokenizer of phonemes has all of a pronunciation; ``name`` is what the error calls it.
+    """Check that a tokenizer of phonemes has every phoneme of a pronunciation; ``name`` is its name in the error.
 
     Raises:
-        ValueError: it has not; the message has the phonemes that differ by their stress alone.
+        ValueError: a phoneme is missing; the message names those that differ from it by their stress alone.
     """
     known = known_phonemes(tokenizer)
     for phoneme in pronunciation.split():

@@ -129,7 +129,7 @@ class PooledEncoderModel(SafetensorsModel):
     base_model_prefix = ""
     # Folders from before the encoder was made without its pooler.
     _keys_to_ignore_on_load_unexpected = [r"^encoder\.pooler\."]
-    # The attention is the encoder's, which refuses what it does not have.
+    # The attention is the encoder's; the encoder raises an error for a backend that it lacks.
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
     def __init__(self, config: PooledEncoderConfig) -> None:
@@ -286,7 +286,7 @@ class SelfAttentivePooling(nn.Module):
         """The width of an embedding, R * D."""
         return self.num_hops * self.word_embedding_dimension
 
-    get_embedding_dimension = get_sentence_embedding_dimension  # its name in later releases
+    get_embedding_dimension = get_sentence_embedding_dimension  # the name in later releases
 
     def get_config_dict(self) -> dict[str, int]:
         """The arguments of the constructor."""

@@ -12,7 +12,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from .attention import Source
 from .recurrent_decoder import DecoderState
 
-# The fields of a config that decide what a state and its source look like.
+# The fields of a config that decide the form of a state and its source.
 FORM = (
     *("wiring", "cell", "score", "input_feeding", "coverage", "decoder_layers", "decoder_hidden_size"),
     *("encoder_output_size", "attention_size", "readout_size"),
@@ -32,7 +32,7 @@ class _RecurrentCacheLayer(CacheLayerMixin):
         self.state: DecoderState | None = None
         self.source: Source | None = None
         self.length = 0
-        self.config: Any = None  # of the model that made the state
+        self.config: Any = None  # that of the model that made the state
 
     def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("a recurrent state has no keys and values to initialise; the model makes it")
@@ -100,7 +100,7 @@ class RecurrentDecoderCache(Cache):
         """The state, or None before the first token, the source, and the number of tokens read.
 
         Args:
-            config: of the decoder that goes on
+            config: the config of the decoder that continues
             batch: the numbers of targets and of sources, and the source length
 
         Raises:
@@ -112,7 +112,7 @@ class RecurrentDecoderCache(Cache):
         if layer.config is not config:
             _check_form(layer.config, config)
         made_from: tuple[int, ...] = (layer.state.top.shape[0],)
-        if layer.source is not None:  # without attention the cache does not hold the source's size
+        if layer.source is not None:  # without attention the cache does not have the source's size
             made_from = (*made_from, *layer.source.mask.shape)
         if made_from != batch[: len(made_from)]:
             raise ValueError(

@@ -4,13 +4,13 @@ Every cell is a one-layer, one-direction, batch-first module that is called as `
 (B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. Every cell also has the
 equations of a single step, for loops in which a step waits for the attention of the step before, or for the next token:
 
-- ``sums(products, width)`` are its sums of products, of which ``width`` columns of the inputs are known before the loop
-- ``step(sums, known, fed, *state)`` is the next state of the last one, its parts (n, H), the hidden one first.
-  ``known`` has for each sum what its :meth:`GateSum.known` made of the known inputs, and only the sum reads it;
-  ``fed`` is what a step alone knows, such as (context,), or ()
+- ``sums(products, width)`` returns its sums of products; ``width`` columns of the inputs are known before the loop
+- ``step(sums, known, fed, *state)`` returns the next state. A state has the parts (n, H), the hidden one first.
+  ``known`` has the known term of each sum, which :meth:`GateSum.known` made from the known inputs, and which only the
+  sum reads. ``fed`` has the inputs that only a step knows, such as (context,), or ()
 
-Dimensions: B batch, T time, L layers, I input width, H hidden width, X width of what a step alone knows, n rows
-of one step, N rows of all steps.
+Dimensions: B batch, T time, L layers, I input width, H hidden width, X width of the inputs that only a step knows, n
+rows of one step, N rows of all steps.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,11 +41,11 @@ class RecurrentState(NamedTuple):
     cell: Tensor | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "RecurrentState":
-        """Both parts changed."""
+        """The state with ``change`` applied to both parts."""
         return RecurrentState(change(self.hidden), None if self.cell is None else change(self.cell))
 
     def of_layers(self) -> "LayerStates":
-        """The parts of every layer, (B, H)."""
+        """For every layer the parts of its state, (B, H)."""
         return tuple(zip(*(part.unbind(1) for part in self if part is not None), strict=True))
 
 
@@ -56,18 +56,18 @@ def stack_layers(states: Sequence[RecurrentState]) -> RecurrentState:
 
 
 Sums = tuple[GateSum, ...]
-Known = tuple[Tensor, ...]  # what is known of each sum, (n, G)
-Fed = Sequence[Tensor]  # what a step alone knows of its inputs: nothing, or one tensor (n, X)
+Known = tuple[Tensor, ...]  # the known term of each sum, (n, G)
+Fed = Sequence[Tensor]  # the inputs that only a step knows: none, or one tensor (n, X)
 
 
 def gates_of(layer: nn.RNNBase, products: StepProducts, width: int) -> GateSum:
-    """The sum of all gates of one of torch's layers, which has two biases."""
+    """The sum of all gates of a layer of torch, which has two biases."""
     weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
     return products.sum(bias_input + bias_hidden, weight_input, width, weight_hidden)
 
 
 def known_steps(sums: Sums, inputs: Tensor, sizes: Sequence[int]) -> list[Known]:
-    """For each step, of ``sizes`` rows, what inputs (N, I) add to each sum."""
+    """For each step, of ``sizes`` rows, the known term of each sum, from inputs (N, I)."""
     return list(zip(*[one.known(inputs, sizes) for one in sums], strict=True))
 
 
@@ -80,10 +80,9 @@ class ChoGRU(nn.Module):
         \tilde s_t &= \tanh(W x_t + U [r_t \circ s_{t-1}] + b) \\
         s_t &= (1 - z_t) \circ s_{t-1} + z_t \circ \tilde s_t
 
-    The reset gate works on the state **before** U. ``torch.nn.GRU`` and cuDNN apply it after U, and have :math:`z_t`
-    where this has :math:`1 - z_t`: weights cannot be carried over between the two. The last line is Bahdanau's; Cho
-    et al. write :math:`z_t` and :math:`1 - z_t` the other way round, which is the same up to the sign of the gate's
-    weights.
+    The reset gate acts on the state **before** U. ``torch.nn.GRU`` and cuDNN apply it after U, and have :math:`z_t` in
+    place of :math:`1 - z_t`: weights of one do not fit the other. The last line is Bahdanau's; Cho et al. write
+    :math:`z_t` and :math:`1 - z_t` the other way round, which is the same up to the sign of the gate's weights.
 
     Symbols: the rows of ``weight_input``, ``weight_hidden`` and ``bias`` are the gates z, r and the candidate, in this
     order. In a decoder the context is part of the input: :math:`W x_t` is :math:`W E y_{i-1} + C c_i`.
@@ -100,7 +99,7 @@ class ChoGRU(nn.Module):
         self.weight_input = nn.Parameter(torch.empty(3 * hidden_size, input_size))
         self.weight_hidden = nn.Parameter(torch.empty(3 * hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.empty(3 * hidden_size))
-        for parameter in self.parameters():  # as torch's own cells, until a model initialises them as its paper does
+        for parameter in self.parameters():  # as in torch's own cells, until a model initialises them as its paper does
             nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
 
     def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -112,12 +111,12 @@ class ChoGRU(nn.Module):
             (hidden,) = self.step(sums, known, (), hidden)
             outputs.append(hidden)
         device = inputs.device.type
-        # Under autocast states come in its precision, as those of torch's own cells do.
+        # Under autocast states have its precision, as in torch's own cells.
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
         return rows.join(outputs).to(dtype), hidden.unsqueeze(0).to(dtype)
 
     def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
-        """Of z and r, and of the candidate."""
+        """The sum of the gates z and r, and that of the candidate."""
         of_gates, of_candidate = slice(2 * self.hidden_size), slice(2 * self.hidden_size, None)
         return tuple(
             products.sum(self.bias[part], self.weight_input[part], width, self.weight_hidden[part])
@@ -137,8 +136,8 @@ class PaddedLSTM(nn.LSTM):
 
     On padding the input gate is 0 and the forget gate 1: :math:`c_t = 1 \circ c_{t-1} + 0 \circ g_t`. For this the LSTM
     has one more input, which is 1 on padding. Its weights are so large that the sigmoids of the two gates are exactly 0
-    and 1. So the last cell state is the one after the last real token, without a packed sequence, which is slow. Do not
-    use the hidden states on padding.
+    and 1. So the last cell state is the one after the last real token, without a packed sequence, which is slow. The
+    hidden states on padding are meaningless.
 
     Shape:
         - inputs: (B, T, I)
@@ -160,11 +159,11 @@ class PaddedLSTM(nn.LSTM):
         return outputs, (hidden, cell)
 
     def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
-        """Of the four gates."""
+        """The sum of the four gates."""
         return (gates_of(self, products, width),)
 
     def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
-        r"""One step of ``torch.nn.LSTM``; the gates are i, f, the candidate and o.
+        r"""One step of ``torch.nn.LSTM``. The gates are i, f, the candidate and o.
 
         .. math:: c_t = f_t \circ c_{t-1} + i_t \circ \tilde c_t, \qquad h_t = o_t \circ \tanh c_t
         """
@@ -174,7 +173,7 @@ class PaddedLSTM(nn.LSTM):
         return output_gate.sigmoid() * cell.tanh(), cell
 
     def weights_for(self, is_padding: Tensor | None) -> list[Tensor]:
-        """The weights; with padding those of an LSTM that reads, after its other inputs, 1 on padding, 0 on tokens."""
+        """The weights; with padding those of an LSTM with one more input, which is 1 on padding and 0 on tokens."""
         weight, *others = layer_weights(self)
         if is_padding is None:
             return [weight, *others]
@@ -190,12 +189,12 @@ class TorchGRU(nn.GRU):
         return _run_one_direction(self, inputs, state)
 
     def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
-        """Of the inputs, and of the state."""
+        """The sum over the inputs, and that over the state."""
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(self)
         return products.sum(bias_input, weight_input, width), products.sum(bias_hidden, weight_hidden, 0)
 
     def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor) -> tuple[Tensor, ...]:
-        r"""One step of ``torch.nn.GRU``, its reset gate after U; the gates are r, z and the candidate.
+        r"""One step of ``torch.nn.GRU``, with the reset gate after U. The gates are r, z and the candidate.
 
         .. math:: \tilde h_t = \tanh(W x_t + b + r_t \circ (U h_{t-1} + b')), \qquad
                   h_t = (1 - z_t) \circ \tilde h_t + z_t \circ h_{t-1}
@@ -215,7 +214,7 @@ class TorchRNN(nn.RNN):
         return _run_one_direction(self, inputs, state)
 
     def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
-        """Of the state's one equation."""
+        """The one sum, over inputs and state."""
         return (gates_of(self, products, width),)
 
     def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor) -> tuple[Tensor, ...]:
@@ -233,9 +232,9 @@ def _run_one_direction(layer: nn.RNNBase, inputs: Tensor, state: Tensor | None) 
 def run_lstms(
     layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None, state: Any = None
 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Run an LSTM from the first token to the last, or that and one back, without reversing the inputs.
+    """Run an LSTM from the first token to the last, and optionally another one back, without reversing the inputs.
 
-    The backward one meets the padding first. Its state is zero there and stays zero.
+    The backward one reads the padding first. Its state is zero there and stays zero.
 
     Shape:
         - inputs: (B, T, I)
@@ -265,8 +264,9 @@ def run_lstms(
 def run_torch_rnn(layer: nn.RNNBase, inputs: Tensor, state: Any, weights: list[Tensor]) -> tuple[Tensor, ...]:
     """Run torch's own RNN of one layer, in one direction, or in both if there are weights for both.
 
-    Under autocast on a GPU torch runs cuDNN in float16, even where autocast asks for bfloat16. Here it runs in the
-    precision of autocast. Gradients in eval mode are the same as elsewhere: cuDNN computes none in eval mode.
+    Under autocast on a GPU torch runs cuDNN in float16, even if autocast asks for bfloat16. Here it runs in the
+    precision of autocast. cuDNN computes no gradients in eval mode, so it runs in training mode if gradients are
+    needed.
 
     Shape:
         - inputs: (B, T, I)
@@ -280,7 +280,7 @@ def run_torch_rnn(layer: nn.RNNBase, inputs: Tensor, state: Any, weights: list[T
     if device == "cpu":
         context = _onednn_that_runs() if layer.mode == "LSTM" else context
     elif device != "meta":
-        training = training or torch.is_grad_enabled()  # no layer has dropout of its own
+        training = training or torch.is_grad_enabled()  # it changes no dropout, since layers have none
         context = torch.autocast(device, enabled=False)
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
@@ -292,7 +292,7 @@ def run_torch_rnn(layer: nn.RNNBase, inputs: Tensor, state: Any, weights: list[T
 
 
 def _one_chunk(weights: list[Tensor]) -> list[Tensor]:
-    """The weights in one piece of memory, as cuDNN reads them: all matrices, then all biases."""
+    """The weights in one block of memory, as cuDNN reads them: all matrices, then all biases."""
     order = sorted(range(len(weights)), key=lambda index: index % 4 >= 2)
     sizes = [weights[index].numel() for index in order]
     parts = torch.cat([weights[index].flatten() for index in order]).split(sizes)
@@ -323,7 +323,8 @@ def _without_onednn() -> Iterator[None]:
 def _blocks_of(layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None) -> list[list[Tensor]] | None:
     """For each layer its two weights in oneDNN's blocks and its two biases; None if ``torch.lstm`` must be called.
 
-    ``torch.lstm`` runs oneDNN's LSTM too, but reorders the weights in every call: a third of the time of one sentence.
+    ``torch.lstm`` runs oneDNN's LSTM, too, but reorders the weights in every call, a third of the time for one
+    sentence.
     """
     is_plain = inputs.device.type == "cpu" and inputs.numel() and not torch.is_grad_enabled()
     if not is_plain or torch.compiler.is_compiling() or is_transformed() or not has_blocked_lstm():
@@ -343,11 +344,11 @@ def _blocks_of(layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor 
 
 
 def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
-    """The weights of one of torch's layers, in its own order: input, hidden, and the bias of either."""
+    """The weights of a layer of torch, in torch's order: input and hidden weights, then the bias of each."""
     return [getattr(layer, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
 
-# Every cell by its name in the config: what makes one layer, in one direction, from input and hidden size. "cho_gru" is
+# Every cell by its name in the config: it makes one layer, in one direction, from input and hidden size. "cho_gru" is
 # as published; the others are torch's.
 CELLS: dict[str, Callable[[int, int], Any]] = {
     "cho_gru": ChoGRU,
@@ -355,13 +356,14 @@ CELLS: dict[str, Callable[[int, int], Any]] = {
     "lstm": partial(PaddedLSTM, batch_first=True),
     "rnn": partial(TorchRNN, batch_first=True),
 }
+WITH_CELL_STATE = frozenset({"lstm"})  # these have a hidden and a cell state, the others a hidden state only
 
 
 def find_cell(name: str) -> Callable[[int, int], Any]:
-    """What makes a layer of the cell of this name.
+    """The constructor of a layer of this cell.
 
     Raises:
-        ValueError: there is none.
+        ValueError: no cell has this name.
     """
     if name not in CELLS:
         raise ValueError(f"cell is {name!r}; it must be one of {', '.join(CELLS)}")
@@ -373,7 +375,7 @@ LayerStates = tuple[tuple[Tensor, ...], ...]
 
 
 class RecurrentStack(nn.Module):
-    """Layers of one cell in one direction, each reading the outputs of the one below, with dropout in between.
+    """Layers of one cell in one direction. Each reads the outputs of the one below, with dropout in between.
 
     A call needs the inputs of all steps and reads them at once. :meth:`for_steps` reads one step after the other.
 
@@ -406,23 +408,25 @@ class RecurrentStack(nn.Module):
             states.append(tuple(part[0] for part in (after if is_lstm else (after,))))
         return outputs, tuple(states)
 
-    def for_steps(self, products: StepProducts) -> "StackSteps | CalledSteps":
-        """The stack, one step at a time. If its layers have hooks, for example, every step calls the layers."""
-        return StackSteps(self, products) if is_untouched(self) else CalledSteps(self)
+    def for_steps(self, products: StepProducts) -> "StackSteps | StackCalls":
+        """The stack, one step at a time. If its equations would bypass something, such as hooks, every step calls the
+        layers.
+        """
+        return StackSteps(self, products) if is_untouched(self) else StackCalls(self)
 
 
 class StackSteps:
-    """The steps of a stack, by its cells' equations."""
+    """The steps of a stack, computed by its cells' equations."""
 
     def __init__(self, stack: RecurrentStack, products: StepProducts) -> None:
         self.layers: Any = stack.layers
         self.dropout, self.products = stack.dropout, products
-        self.sums: list[Sums] = []  # of every layer
+        self.sums: list[Sums] = []  # those of every layer
 
     def known(self, inputs: Tensor, sizes: Sequence[int]) -> list[tuple[Known, ...]]:
-        """For each step, of ``sizes`` rows, what inputs (N, E) add to the sums of every layer.
+        """For each step, of ``sizes`` rows, the known terms of every layer's sums, from inputs (N, E).
 
-        They are all that is known before the loop. The layers above the first know nothing.
+        Nothing else is known before the loop: layers above the first have no known inputs.
         """
         parts = [inputs] + [inputs[:, :0]] * (len(self.layers) - 1)
         if not self.sums:
@@ -432,7 +436,7 @@ class StackSteps:
         return list(zip(*map(known_steps, self.sums, parts, [sizes] * len(parts)), strict=True))
 
     def step(self, known: tuple[Known, ...], fed: Fed, states: LayerStates) -> LayerStates:
-        """The next state of every layer; the bottom one reads ``fed`` beside what is known."""
+        """The next state of every layer. The bottom layer also reads ``fed``."""
         after: list[tuple[Tensor, ...]] = []
         for layer, sums, of_layer, state in zip(self.layers, self.sums, known, states, strict=True):
             after.append(layer.step(sums, of_layer, fed, *state))
@@ -441,14 +445,14 @@ class StackSteps:
         return tuple(after)
 
 
-class CalledSteps:
+class StackCalls:
     """The same as :class:`StackSteps`, but every step calls the stack's layers."""
 
     def __init__(self, stack: RecurrentStack) -> None:
         self.stack = stack
 
     def known(self, inputs: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
-        """As in :class:`StackSteps`: the inputs of every step."""
+        """As in :class:`StackSteps`; here the inputs of every step."""
         return inputs.split(list(sizes))
 
     def step(self, known: Tensor, fed: Fed, states: LayerStates) -> LayerStates:

@@ -1,18 +1,18 @@
-r"""The papers' decoders, each wired as its paper has it.
+r"""The papers' decoders, each wired as in its paper.
 
-They differ in where the source enters and in the order of the operations. Each paper fixes both (i is the target step,
-s the decoder state):
+They differ in the place where the source enters and in the order of the operations. Each paper fixes both (i is the
+target step, s the decoder state):
 
 - Cho: one vector c of the source enters the cell at every step, and the word is read out from :math:`s_i, y_{i-1}, c`.
-- Sutskever: the source is the start state and nothing else; the word is read out from the state.
+- Sutskever: the source enters only as the start state; the word is read out from the state.
 - Bahdanau: :math:`s_{i-1}` attends, the context enters the cell that makes :math:`s_i`, and the word is read out from
   :math:`s_{i-1}, y_{i-1}, c_i`.
 - Luong: the cell makes :math:`h_t`, which attends, and the word is read out from
   :math:`\tilde h_t = \tanh(W_c [c_t; h_t])`.
 
-Bahdanau's and Luong's decoders have a ``step``: a function of what is known before the loop, the state, and the source,
-which returns an output and the next state, and changes nothing. Training, ``generate()`` and ``search()`` call the same
-one; see :class:`SteppingDecoder`.
+Bahdanau's and Luong's decoders have a ``step``: a function of the known terms, the state and the source, which returns
+an output and the next state, and changes nothing. Training, ``generate()`` and ``search()`` call the same ``step``; see
+:class:`SteppingDecoder`.
 
 Dimensions: B batch, T target length, S source length, E embedding width, H hidden width, V width of the
 encoder's outputs, R readout width, n rows of one step, N rows of all steps, packed (see :class:`PackedRows`).
@@ -31,16 +31,16 @@ from .copying import CopyGate
 from .fast_products import linear
 from .fast_shared_gradients import loop_products
 from .packed_rows import PackedRows
-from .recurrent_cells import LayerStates, RecurrentStack, RecurrentState
+from .recurrent_cells import WITH_CELL_STATE, LayerStates, RecurrentStack, RecurrentState
 
 
 class DecoderState(NamedTuple):
-    """What one step of a decoder leaves for the next.
+    """The state that one step of a decoder passes to the next.
 
     Shape:
         - layers: for each layer of the RNN its state, hidden (B, H) or hidden and cell
-        - input_feed: what the next step reads beside its embedding: Luong's attentional vector (B, R) with input
-          feeding, or Cho's c (B, H), the same at every step; else None
+        - input_feed: what the next step reads in addition to its embedding: Luong's attentional vector (B, R) with
+          input feeding, or Cho's c (B, H), the same at every step; else None
         - coverage: (B, S), the attention weights of all steps so far, summed (See et al., 2017); None without coverage
     """
 
@@ -54,7 +54,7 @@ class DecoderState(NamedTuple):
         return self.layers[-1][0]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "DecoderState":
-        """Every tensor changed, for example its rows selected."""
+        """The state with ``change`` applied to every tensor, for example a selection of rows."""
         layers = tuple(tuple(map(change, parts)) for parts in self.layers)
         return DecoderState(layers, *(None if part is None else change(part) for part in self[1:]))
 
@@ -63,7 +63,7 @@ class DecoderState(NamedTuple):
         return self if self.top.shape[0] == count else self.map(lambda part: part[:count])
 
     def to(self, dtype: torch.dtype) -> "DecoderState":
-        """What the decoder computes with in this dtype; coverage, a sum of weights, keeps its own."""
+        """The state in the decoder's dtype; coverage, a sum of weights, keeps its own."""
         if self.top.dtype == dtype and (self.input_feed is None or self.input_feed.dtype == dtype):
             return self
         layers = tuple(tuple(part.to(dtype) for part in parts) for parts in self.layers)
@@ -71,11 +71,11 @@ class DecoderState(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """What one step of a decoder finds, beside the next state.
+    """The output of one step of a decoder; the step also returns the next state.
 
     Shape:
         - query: (n, H), the state that attends
-        - context: (n, V), what it finds
+        - context: (n, V), what it attends to
         - attention_weights: (n, S)
         - readout: (n, R), Luong's attentional vector; None in Bahdanau's decoder, which reads out after the loop
     """
@@ -87,8 +87,8 @@ class StepOutput(NamedTuple):
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder returns for T steps. Of a loop over targets whose lengths were given it has what the loss reads:
-    the readout, and the gate and the weights in a model with copying or coverage.
+    """The output of a decoder for T steps. If the lengths of the targets were given, it has only what the loss reads:
+    the readout, and in a model with copying or coverage the gate and the weights.
 
     Shape:
         - readout: (B, T, R), what the output projection reads
@@ -106,9 +106,9 @@ class DecoderOutput(NamedTuple):
 
 
 def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> LayerStates:
-    r""":math:`s_0 = \tanh(W v)` of a vector (B, ...), every layer with a W of its own; LSTM cells start at zero."""
-    hidden = torch.tanh(initial_proj(vector)).chunk(len(rnn.layers), dim=-1)  # (B, H) of each layer
-    return tuple((part, torch.zeros_like(part)) if rnn.cell == "lstm" else (part,) for part in hidden)
+    r""":math:`s_0 = \tanh(W v)` of a vector (B, ...), with one W for each layer; LSTM cells start at zero."""
+    hidden = torch.tanh(initial_proj(vector)).chunk(len(rnn.layers), dim=-1)  # (B, H) for each layer
+    return tuple((part, torch.zeros_like(part)) if rnn.cell in WITH_CELL_STATE else (part,) for part in hidden)
 
 
 class StateBridge(nn.Module):
@@ -130,7 +130,7 @@ class StateBridge(nn.Module):
         needed = config.decoder_layers, config.decoder_hidden_size
         widths = math.prod(given), math.prod(needed)
         self.hidden_proj = nn.Linear(*widths) if given != needed else None
-        self.cell_proj = nn.Linear(*widths) if given != needed and config.cell == "lstm" else None
+        self.cell_proj = nn.Linear(*widths) if given != needed and config.cell in WITH_CELL_STATE else None
 
     def forward(self, encoder_state: RecurrentState) -> LayerStates:
         hidden, cell = encoder_state
@@ -151,13 +151,13 @@ class ChoDecoder(nn.Module):
 
     Symbols: :math:`h_S` is the encoder's final state (its top layer's, in all its directions), :math:`V` is
     ``context_proj``, :math:`V'` is ``initial_proj``, :math:`f` is ``rnn``, :math:`[O_h\ O_y\ O_c]` are the
-    weight of ``readout_proj``, :math:`t_i` is the ``readout`` that the output projection reads. No step waits for
-    another one's readout, so the whole target runs through the RNN at once. Bahdanau's decoder with a fixed context has
-    the same states. If it is read out by his equation 4, it also predicts the same words.
+    weight of ``readout_proj``, :math:`t_i` is the ``readout`` that the output projection reads. No step needs the
+    readout of another one, so the whole target runs through the RNN at once. Bahdanau's decoder with a fixed context
+    has the same states. With the readout of his equation 4 it also predicts the same words.
 
     **Differs from the paper**: c is a part of the cell's input, as Bahdanau et al. (2014, appendix A.2.2) write it;
     Cho's appendix has the decoder's reset gate after U, on :math:`U s_{i-1} + C c`; projections and cell have biases;
-    the output matrix is not factored. Beyond the paper: LSTM cell states start at zero, and with several layers each
+    the output matrix is not factored. Not in the paper: LSTM cell states start at zero, and with several layers each
     has its own :math:`V'`.
 
     Shape:
@@ -198,7 +198,7 @@ class ChoDecoder(nn.Module):
 
 
 class SutskeverDecoder(nn.Module):
-    r"""The decoder of Sutskever et al. (2014, section 2): the source is the start state and nothing else.
+    r"""The decoder of Sutskever et al. (2014, section 2): the source enters only as the start state.
 
     .. math:: s_0 = h_S, \qquad s_i = f(s_{i-1}, E y_{i-1}), \qquad p(y_i) = \mathrm{softmax}(W_o s_i)
 
@@ -237,16 +237,16 @@ class SutskeverDecoder(nn.Module):
 
 
 class SteppingDecoder(nn.Module):
-    """A decoder that takes one step after the other, since each waits for the attention of the one before.
+    """A decoder that takes one step after the other, since each needs the attention of the one before.
 
-    A subclass has ``initial_state``, the equations, ``step``, and ``read_out`` for what no step needs of another one.
-    ``forward`` is the loop, over a whole target or over the next tokens of one. Under autocast the states keep the
-    dtype of the embeddings; context and readout come in that of autocast.
+    A subclass defines ``initial_state``, ``step`` (the equations), and ``read_out`` for what can be computed after the
+    loop. ``forward`` is the loop, over a whole target or over the next tokens of one. Under autocast the states keep
+    the dtype of the embeddings; context and readout have that of autocast.
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
-        - position: of the first token in its target, from 0
-        - lengths: how many steps each row needs, where nothing after them is wanted, as in a training without logits;
+        - position: the place of the first token in its target, from 0
+        - lengths: the number of steps that each row needs, if later ones are not used, as in training without logits;
           None for all
         - returns: :class:`DecoderOutput`
     """
@@ -288,14 +288,14 @@ class SteppingDecoder(nn.Module):
         return DecoderOutput(readout, weights, gate, layers, state)
 
     def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
-        """One step of n rows: what it finds, and the next state.
+        """One step of n rows: its output, and the next state.
 
-        ``known`` is an item of what the RNN's ``known`` returns: for each layer and each sum of its cell what the
-        embeddings add, (n, G). ``position`` is that of the token in its target.
+        ``known`` is an item of what the RNN's ``known`` returns: the known term of each sum of each layer's cell, (n,
+        G), from the embeddings. ``position`` is the place of the token in its target.
 
-        The step is called on a copy of the decoder from :meth:`StepProducts.for_loop`. The copy multiplies as its
-        caller needs it: in training with deferred gradients (:class:`DeferredProducts`, a copy for each batch), in
-        ``generate()`` plainly (:class:`StepProducts`, for each token), in ``search()`` with weights laid out for
+        The step is called on a copy of the decoder from :meth:`StepProducts.for_loop`. The copy multiplies in the way
+        that suits its caller: in training with deferred gradients (:class:`DeferredProducts`, a copy for each batch),
+        in ``generate()`` plainly (:class:`StepProducts`, for each token), in ``search()`` with weights laid out for
         repeated products (:class:`RepeatedProducts`, for the whole search).
         """
         raise NotImplementedError
@@ -310,7 +310,7 @@ class SteppingDecoder(nn.Module):
         raise NotImplementedError
 
     def gate(self, outputs: Sequence[StepOutput], embeddings: Tensor) -> Tensor | None:
-        """The logits (N,) of the copy gate of all steps, from context, query and input; None without one."""
+        """The logits (N,) of the copy gate of all steps, from context, query and input; None without a gate."""
         if self.copy_gate is None:
             return None
         return self.copy_gate(packed(outputs, "context"), packed(outputs, "query"), embeddings)
@@ -372,14 +372,14 @@ class BahdanauDecoder(SteppingDecoder):
         return DecoderState(layers, coverage=self.attention.no_coverage(source, backward.shape[0]))
 
     def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
-        """c_i and s_i; :meth:`read_out` makes t_i after the loop."""
+        """c_i and s_i. :meth:`read_out` makes t_i after the loop."""
         query = state.top  # s_{i-1}
         context, weights = self.attend(query, source, position, state.coverage)  # c_i
         layers = self.rnn.step(known, (context,), state.layers)  # s_i = f(s_{i-1}, [E y_{i-1}; c_i])
         return StepOutput(query, context, weights), DecoderState(layers, None, coverage_after(state.coverage, weights))
 
     def read_out(self, outputs: Sequence[StepOutput], embeddings: Tensor) -> Tensor:
-        """t_i. No step needs that of another one, so all are made at once."""
+        """t_i of all steps at once, since no step needs that of another one."""
         parts = packed(outputs, "query"), embeddings, packed(outputs, "context")
         pairs = linear(self.readout_proj, torch.cat([part.to(embeddings.dtype) for part in parts], dim=-1))
         return self.dropout(_maxout(pairs))
@@ -412,15 +412,15 @@ class LuongDecoder(SteppingDecoder):
 
     Symbols: :math:`f` is ``rnn``, :math:`a_t` is made by ``attention``, :math:`W_c` is the weight of ``output_proj``,
     :math:`\tilde h_t` is the ``readout`` that the output projection :math:`W_s` reads. Without input feeding
-    :math:`\tilde h_{t-1}` is not part of the cell's input, no step waits for the attention of the one before, and the
-    whole target runs through ``rnn`` in one call. With it, :math:`\tilde h_0 = 0`. The decoder starts from the
-    encoder's final states, through ``bridge``.
+    :math:`\tilde h_{t-1}` is not part of the cell's input, no step needs the attention of the one before, and the whole
+    target runs through ``rnn`` in one call. With it, :math:`\tilde h_0 = 0`. The decoder starts from the encoder's
+    final states, through ``bridge``.
 
-    Dropout stands where the authors' released code has it, on the input of every layer: the embedding, the fed
-    :math:`\tilde h_{t-1}`, and between layers; not on :math:`\tilde h_t` on its way to the softmax.
+    Dropout is where the authors' released code has it, on the input of every layer: on the embedding, on
+    :math:`\tilde h_{t-1}`, and between layers. The :math:`\tilde h_t` that the softmax reads has no dropout.
 
     Where the config asks for them, there is a ``copy_gate`` of :math:`c_t, h_t, E y_{t-1}`, and coverage (See et al.,
-    2017). With coverage the attention of a step waits for that of the step before.
+    2017). With coverage the attention of a step needs that of the step before.
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
@@ -456,7 +456,7 @@ class LuongDecoder(SteppingDecoder):
     ) -> DecoderOutput:
         if self.input_feeding or state.coverage is not None or inputs.shape[1] == 1:
             return super().forward(inputs, state, source, position, lengths)
-        # No step waits for another one: the equations of :meth:`step` for the whole target at once.
+        # No step needs another one: these are the equations of :meth:`step` for the whole target at once.
         outputs, layers = self.rnn(inputs, state.layers)
         context, weights = self.attention(outputs[-1], source, position)
         gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)
@@ -479,7 +479,7 @@ class LuongDecoder(SteppingDecoder):
         return torch.tanh(linear(self.output_proj, torch.cat([context, query.to(context.dtype)], dim=-1)))
 
     def read_out(self, outputs: Sequence[StepOutput], embeddings: Tensor) -> Tensor:
-        """The attentional vectors that the steps have made."""
+        """The attentional vectors, which the steps have computed."""
         return packed(outputs, "readout")
 
 

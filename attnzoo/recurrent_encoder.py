@@ -1,4 +1,4 @@
-"""A recurrent encoder over padded batches that does not see the padding, wherever it stands.
+"""A recurrent encoder for padded batches. It does not see the padding, wherever it is.
 
 Dimensions: B batch, S source length, L layers, D input width, H hidden width of one direction, V output width.
 """
@@ -17,18 +17,18 @@ from .copying import source_ids_of
 from .fast_products import is_untouched
 from .recurrent_cells import PaddedLSTM, RecurrentState, find_cell, run_lstms, stack_layers
 
-GROUP = 20  # about how many rows a group has
+GROUP = 20  # the number of rows in a group, about
 
 
 @dataclass
 class RecurrentEncoderOutput(ModelOutput):
-    """What the encoder returns. Every tensor is batch first, so that ``generate()`` can repeat it for each beam.
+    """The encoder's output. Every tensor is batch first, so that ``generate()`` can repeat it for each beam.
 
     Shape:
         - last_hidden_state: (B, S, V), 0 on padding
-        - final_hidden: (B, L, V), each layer's last states, of both directions side by side
+        - final_hidden: (B, L, V), each layer's last states, those of both directions side by side
         - final_cell: (B, L, V) for LSTMs, else None
-        - hidden_states: the embeddings, then the outputs of every layer, when asked for
+        - hidden_states: the embeddings, then the outputs of every layer, on request
         - source_ids: (B, S), the tokens, in a model that copies them
     """
 
@@ -77,21 +77,21 @@ class RecurrentEncoder(nn.Module):
     .. math:: h_j = [\overrightarrow h_j ; \overleftarrow h_j]
 
     ``directions`` is ("forward", "backward") as in the equation, or one of the two. ("backward",) is Sutskever's
-    reversed source (Sutskever et al., 2014, section 3.3): what is read from the end still stands at its own place in
-    the outputs, so that alignments and windows need no conversion.
+    reversed source (Sutskever et al., 2014, section 3.3): it is read from the end, but every output is at its token's
+    own place, so alignments and windows need no conversion.
 
-    The real tokens of a row may stand anywhere in it: they are moved to the front, read, and put back. A row of padding
-    only gives zeros, outputs and final state.
+    The real tokens of a row may be anywhere in it: they are moved to the front, read, and moved back. For a row of
+    padding only, the outputs and the final state are zeros.
 
     Symbols: :math:`\overrightarrow h_j` comes from the ``forward_rnn`` of a layer, :math:`\overleftarrow h_j` from its
     ``backward_rnn``.
 
     Shape:
         - inputs: (B, S, D)
-        - mask: (B, S) bool, True on real tokens, or None where all are real
-        - returns: the outputs of every layer, bottom to top, each (B, S, V) with V = H for every direction, and 0 on
-          padding; and, unless ``with_state`` is False, the final :class:`RecurrentState` (B, L, V): the forward RNN's
-          after the last real token, then the backward RNN's after the first
+        - mask: (B, S) bool, True on real tokens, or None if all are real
+        - returns: the outputs of every layer, bottom to top, each (B, S, V) where V is H times the number of
+          directions, and 0 on padding; and, unless ``with_state`` is False, the final :class:`RecurrentState` (B, L,
+          V): the forward RNN's after the last real token, then the backward RNN's after the first
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class RecurrentEncoder(nn.Module):
         is_general = torch.compiler.is_exporting() or inputs.device.type != "cpu"
         if mask is None or (not is_general and bool(mask.all())):
             return self._run(inputs, None, with_state)
-        lengths = mask.sum(dim=1).clamp(min=1)  # a row without a real token is read for one step, and then set to zero
+        lengths = mask.sum(dim=1).clamp(min=1)  # a row without a real token is read for one step and then set to zero
         width = mask.shape[1]
         longest = width if is_general else int(lengths.max())
-        if not is_general and bool((mask[:, 1:] <= mask[:, :-1]).all()):  # they are at the front already
+        if not is_general and bool((mask[:, 1:] <= mask[:, :-1]).all()):  # the real tokens are at the front already
             outputs, state = self._run(inputs[:, :longest], lengths, with_state)
             if longest < width:  # columns without a token
                 outputs = [nn.functional.pad(output, (0, 0, 0, width - longest)) for output in outputs]
@@ -149,7 +149,7 @@ class EncoderLayer(GradientCheckpointingLayer):
 
     Shape:
         - inputs: (B, S, D), padding after the real tokens
-        - lengths: (B,), or None where every row is S long
+        - lengths: (B,), or None if every row is S long
         - returns: outputs (B, S, V), and the final state, each part (B, V), or None if ``with_state`` is False
     """
 
@@ -189,9 +189,9 @@ def _padding(inputs: Tensor, lengths: Tensor | None) -> Tensor | None:
 
 
 def _run_both(rnns: Sequence[PaddedLSTM], inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Outputs (B, S, V), not to be used on padding, and cell states (B, V) of an LSTM in each direction.
+    """Outputs (B, S, V), which are meaningless on padding, and cell states (B, V) of an LSTM in each direction.
 
-    On a CPU, rows of similar length run in groups where that saves much padding. A group's numbers also fit the
+    On a CPU, rows of similar length run in groups if that saves much padding. A group's numbers also fit the
     processor's cache better.
     """
     if lengths is not None and _may_group(inputs):
@@ -215,7 +215,7 @@ def _may_group(inputs: Tensor) -> bool:
 
 
 def _run(rnn: nn.Module, inputs: Tensor, is_padding: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Outputs (B, S, H), not to be used on padding, and an LSTM's cell state (B, H) after the last real token."""
+    """Outputs (B, S, H), meaningless on padding, and an LSTM's cell state (B, H) after the last real token."""
     if isinstance(rnn, PaddedLSTM):
         outputs, (_, cell) = rnn(inputs, is_padding=is_padding)
         return outputs, cell[0]

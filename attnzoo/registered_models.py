@@ -30,7 +30,7 @@ MODELS: dict[str, tuple[type, ...]] = {
 
 
 def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
-    """The model that each Auto class makes of a config; a causal Transformer has no masked language model."""
+    """The model that each Auto class makes from a config; a causal Transformer has no masked language model."""
     pattern = getattr(config, "attention_pattern", None)
     return {
         name: model_class

@@ -15,7 +15,7 @@ from .pipelines import labels_of
 
 
 class TokenLogProbabilities(LogitsProcessor):
-    """Record the log-probability of every token that greedy search or sampling chooses; the logits stay as they are."""
+    """Record the log-probability of every token that greedy search or sampling chooses, without changing the logits."""
 
     def __init__(self) -> None:
         self.chosen: list[Tensor] = []  # (R, 1) of each step
@@ -40,10 +40,10 @@ def scored_search(
     generation_config: GenerationConfig,
     **model_kwargs: Any,
 ) -> dict[str, Tensor | None]:
-    """For ``generate(custom_generate=scored_search)``: the sequences of :func:`search`, with their scores.
+    """For ``generate(custom_generate=scored_search)``: the sequences of :func:`search`, with their log-probabilities.
 
-    A score is log p(target | source), the end included, without length penalty. For beams whose scores
-    logits processors may change the result has None instead of scores.
+    A score is log p(target | source) with the end token, without length penalty. If logits processors may change the
+    scores of beams, the result has None instead.
 
     Shape:
         - returns: sequences (R, 1 + T), scores (R,) or None

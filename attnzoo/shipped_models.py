@@ -1,4 +1,4 @@
-"""The trained models that come with the package, by name; and what marks an exported one."""
+"""The trained models that come with the package, by name, and the file that marks an exported model."""
 
 import importlib.util
 from pathlib import Path
@@ -10,7 +10,7 @@ KOKORO = "attentional-rnn-g2p-kokoro"
 SUMMARIES = "attentional-rnn-debian-summaries"
 TRANSLATION = "small-transformer-multi30k-en-de"
 SENTIMENT = "self-attentive-sst2"
-EXPORT = "export.json"  # in every folder that attnzoo export wrote
+EXPORT = "export.json"  # is in every folder that attnzoo export wrote
 # The first two are installed with attnzoo, the others with the package attnzoo-models.
 SHIPPED = (
     PRONUNCIATION,
@@ -42,7 +42,7 @@ def model_path(name: str) -> str:
         name: the name of its folder in ``model_cards/``, such as "attentional-rnn-g2p-cmudict".
 
     Raises:
-        ValueError: there is no model of this name.
+        ValueError: no model has this name.
         FileNotFoundError: it comes with attnzoo-models, which is not installed.
     """
     if name not in SHIPPED:

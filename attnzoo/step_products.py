@@ -17,12 +17,12 @@ from .fast_products import add_products, is_untouched
 
 
 def multiply(values: Tensor, factor: Any) -> Tensor:
-    """``values @ factor``, for a tensor or for what :meth:`StepProducts.factor` makes of one."""
+    """``values @ factor``, where the factor is a tensor or the result of :meth:`StepProducts.factor`."""
     return values @ factor if isinstance(factor, Tensor) else factor.product(values)
 
 
 class GateSum:
-    r"""The sum inside a gate, before its activation: :math:`W x + b`, and what a step adds to it.
+    r"""The sum inside a gate, before its activation: :math:`W x + b`, and the terms that a step adds.
 
     .. math:: W x_t + b + V c_t + U s_{t-1}
 
@@ -31,9 +31,9 @@ class GateSum:
 
     Args:
         bias: (G,)
-        weight: (G, I + O), of the inputs, of which the first ``width``, I, are known before the loop
+        weight: (G, I + O), the weight of the inputs, of which the first ``width``, I, are known before the loop
         width: I
-        others: of the state, (G, H) each
+        others: the weights of the state, (G, H) each
     """
 
     def __init__(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> None:
@@ -52,27 +52,27 @@ class GateSum:
         return add_products(self.bias, (inputs,), (self.weight.mT,)).to(inputs.dtype)
 
     def __call__(self, known: Tensor, *values: Tensor) -> Tensor:
-        """The sum (n, G), of what is known (n, G) and of a value (n, O) for each of the other weights."""
+        """The sum (n, G) of the known term (n, G) and of the products of the other weights with a value (n, O) each."""
         return add_products(known, values, self.factors)
 
 
 class StepProducts:
-    """How the steps of a loop multiply: here as torch does, anew in every step."""
+    """The products of a loop's steps, here as torch computes them, anew in every step."""
 
     def factor(self, factor: Tensor) -> Any:
-        """What :func:`multiply` gets in place of a factor (I, O) or (B, I, O) that is the same in every step."""
+        """The argument of :func:`multiply` for a factor (I, O) or (B, I, O) that is the same in every step."""
         return factor
 
     def additive_key(self, key: Tensor) -> Any:
-        """What :func:`fast_additive_score` gets in place of a key (B, S, A)."""
+        """The argument of :func:`fast_additive_score` for a key (B, S, A)."""
         return key
 
     def sum(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> GateSum:
-        """What is called in place of a :class:`GateSum`."""
+        """The :class:`GateSum` of these weights, or what is called in place of it."""
         return GateSum(bias, weight, width, *others)
 
     def child(self, module: nn.Module) -> Any:
-        """What takes the place of a part of a module."""
+        """The replacement of a part of a module."""
         return module
 
     def for_loop(self, module: Any) -> Any:
@@ -84,7 +84,7 @@ class StepProducts:
         steps: dict[str, Any] = {}
         for name, child in module._modules.items():
             if hasattr(child, "for_steps"):
-                steps[name] = child.for_steps(self)  # no module, and so a plain attribute of the copy
+                steps[name] = child.for_steps(self)  # not a module, and so a plain attribute of the copy
             elif child is not None and (part := self.child(child)) is not child:
                 children[name] = part
         if not steps and not children:
@@ -96,17 +96,17 @@ class StepProducts:
 
 
 class LayerProducts(StepProducts):
-    """Products that take the place of linear layers, too, wherever they are in a module.
+    """Products that also replace linear layers, anywhere in a module.
 
     A layer that is more than a product and a bias (hooks, an adapter, a quantised layer) stays as it is.
     """
 
     def linear(self, layer: nn.Linear) -> Any:
-        """What is called in place of a linear layer."""
+        """The function that is called in place of a linear layer."""
         raise NotImplementedError
 
     def child(self, module: nn.Module) -> Any:
         if isinstance(module, nn.Linear):
             return self.linear(module) if type(module) is nn.Linear and is_untouched(module) else module
-        # Somebody's own function in place of ``forward`` knows the module and not its copy.
+        # A ``forward`` that somebody replaced would get the module, not its copy.
         return module if "forward" in vars(module) else self.for_loop(module)

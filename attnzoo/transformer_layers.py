@@ -25,7 +25,7 @@ MAX_PACKED = 0.95  # a batch is not packed if a larger share of its tokens would
 
 
 class Packing(NamedTuple):
-    """Some tokens of a batch, one after the other: operations on single tokens then skip the other tokens.
+    """Some tokens of a batch, one after the other, so that operations on single tokens skip the other tokens.
 
     Shape:
         - places: (N,) int64, where they are in the batch, row after row
@@ -58,7 +58,7 @@ class Packing(NamedTuple):
 
 
 def mask_for(implementation: str, mask: Tensor | None, shape: tuple[int, int, int]) -> Any:
-    """Convert a bool mask to what a backend of attention takes: a block mask for flex, an additive one for paged eager.
+    """Convert a bool mask to the kind that a backend takes: a block mask for flex, an additive mask for paged eager.
 
     Shape:
         - mask: broadcastable to (B, H, T, S); ``shape`` is B, T, S
@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
     Shape:
         - hidden_states: (B * N, T, D); source: (B, S, D); or only some tokens of each, (N, D), by ``packing`` and
           ``source_packing``
-        - mask: bool, broadcastable to (B, H, T, S), or what :func:`mask_for` makes of it
+        - mask: bool, broadcastable to (B, H, T, S), or converted by :func:`mask_for`
         - returns: (B * N, T, D), attention_weights (B * N, H, T, S) or None
     """
 
@@ -260,7 +260,7 @@ class TransformerLayer(GradientCheckpointingLayer):
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
-        **kwargs: Any,  # the packings, and what the backend may want
+        **kwargs: Any,  # the packings, and arguments of the backend
     ) -> Tensor:
         def attend_to_itself(x: Tensor) -> Tensor:
             return self.self_attention(x, mask, None, past_key_values, **kwargs)[0]
@@ -301,7 +301,8 @@ def sinusoidal_positions(positions: Tensor, size: int, dtype: torch.dtype = torc
 class PositionEmbedding(nn.Module):
     """Positional encoding, added to the embeddings (section 3.5): sinusoids, or a learned row per position.
 
-    Sinusoids are computed for every batch, which takes little time beside a layer, so a text may have any length.
+    Sinusoids are computed for every batch, which takes little time compared with a layer, so a text may have any
+    length.
 
     Shape:
         - positions: (B or 1, T) int64

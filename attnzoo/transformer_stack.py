@@ -88,7 +88,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     Shape:
         - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T), or as long as a static
-          cache; or of four dimensions, (B or 1, H or 1, T, P + T): what each token may attend to, itself included
+          cache; or of four dimensions, (B or 1, H or 1, T, P + T): the tokens that each token may attend to
         - position_ids: (B or 1, T)
         - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); a source may have N targets, which follow
           each other in the batch, such as the beams of a search
@@ -181,7 +181,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
         has_future = self.is_causal and not is_last_alone
         mask = attention_mask if is_4d_mask else _self_attention_mask(is_real, texts, steps, num_keys, has_future)
-        recorded = ("output_hidden_states", "output_attentions")  # they have the shapes of a padded batch
+        recorded = ("output_hidden_states", "output_attentions")  # these have the shapes of a padded batch
         if cache is not None or any(kwargs.get(name, getattr(self.config, name)) for name in recorded):
             tokens_to_compute = None
         packing, source_packing, source_mask = Packing.of(tokens_to_compute), None, None
@@ -285,7 +285,7 @@ def _is_real(
     if attention_mask is None:
         return None
     require_shape(name, attention_mask, "(batch, length)", *((rows, width) for width in widths))
-    # A graph cannot branch on what the mask holds, and the host would wait for a GPU to know it.
+    # A graph cannot branch on the mask's values, and the host would wait for a GPU to know them.
     is_known = attention_mask.device.type == "cpu" and not torch.compiler.is_compiling()
     is_full = is_known and bool(attention_mask.all())
     return None if is_full else attention_mask.to(device)
@@ -297,10 +297,10 @@ def _self_attention_mask(
     """Which tokens may attend to which: each to the real tokens of its text, but not to later ones if ``is_causal``.
 
     Shape:
-        - is_real: (B, at most num_keys), or None where nothing is padded
-        - texts: (B, num_keys), which text of its row a token is of, or None where rows are one text
+        - is_real: (B, at most num_keys), or None if no token is padding
+        - texts: (B, num_keys), the number of a token's text in its row, or None if every row is one text
         - steps: (T,), the places of the queries among the keys
-        - returns: (B or 1, 1, T or 1, num_keys), or None where nothing is masked
+        - returns: (B or 1, 1, T or 1, num_keys), or None if nothing is masked
     """
     mask = None
     if is_real is not None:

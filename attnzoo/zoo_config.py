@@ -35,7 +35,7 @@ RANGES: dict[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
     "at least 0 and below 1": (lambda value: 0 <= value < 1, ("dropout", "attention_dropout", "classifier_dropout")),
     "between 0 and 1": (lambda value: 0 <= value <= 1, ("teacher_forcing_ratio",)),
     "above 0 and at most 1": (lambda value: 0 < value <= 1, ("layer_norm_eps",)),
-    # Float32 has the square of the greatest one; beyond it a loss or a weight would be infinite.
+    # The square of the greatest one is within float32; for larger ones a loss or a weight would be infinite.
     "above 0 and at most 1,000,000": (
         lambda value: value is not None and 0 < value <= MOST,
         ("initializer_range", "confidence_temperature"),
@@ -66,7 +66,7 @@ class ZooConfig(PreTrainedConfig):
             raise ValueError(f"there is no paper {paper!r}; choose one of: {', '.join(papers)}")
         known = [field.name for field in dataclasses.fields(cls)] + list(cls.attribute_map)
         for name in overrides:
-            if name not in known and not hasattr(PreTrainedConfig, name):  # such as output_attentions, a property
+            if name not in known and not hasattr(PreTrainedConfig, name):  # properties, too: output_attentions
                 nearest = "".join(f"; did you mean {n!r}?" for n in difflib.get_close_matches(name, known, n=1))
                 raise ValueError(f"{cls.__name__} has no field {name!r}{nearest}")
         for alias, field in cls.attribute_map.items():
@@ -85,7 +85,7 @@ class ZooConfig(PreTrainedConfig):
         """Make the config that a file describes; ``kwargs`` are the caller's. See :func:`refuse_kernels`.
 
         Raises:
-            ValueError: it belongs to a model of another type, of which Transformers only warns; or it names a kernel.
+            ValueError: it belongs to a model of another type, for which Transformers only warns; or it names a kernel.
         """
         found = config_dict.get("model_type", cls.model_type)
         if found != cls.model_type:

@@ -46,15 +46,15 @@ FIGURES |= {"minutes": float | int, "precision": str, "validation": dict}
 TEMPLATE, ARCHITECTURE = (Path(__file__).with_name(name) for name in ("card.md", "architecture.md"))
 
 
-def describe(task: Task, scores: dict[str, float]) -> str:
+def describe(task: Task, figures: dict[str, float]) -> str:
     """The task's metrics in one line."""
-    return ", ".join(f"{name} {scores[key]:.2f}{task.units.get(key, '')}" for key, name in task.metric_names.items())
+    return ", ".join(f"{name} {figures[key]:.2f}{task.units.get(key, '')}" for key, name in task.metric_names.items())
 
 
-def decoding_note(scores: dict[str, Any]) -> str:
+def decoding_note(figures: dict[str, Any]) -> str:
     """How the predictions were generated, to follow other text; empty if they were not."""
-    beams = f", beam {scores['num_beams']}" if "num_beams" in scores else ""
-    return beams + (f", length penalty {scores['length_penalty']:g}" if "length_penalty" in scores else "")
+    beams = f", beam {figures['num_beams']}" if "num_beams" in figures else ""
+    return beams + (f", length penalty {figures['length_penalty']:g}" if "length_penalty" in figures else "")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -97,9 +97,9 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
     config = AutoConfig.from_pretrained(written, trust_remote_code=False)
     words, name = task.card, one_line(task.name)
     is_released, generates = "test" in run, task.num_beams is not None
-    scores = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}
+    figures = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}
     if is_released:
-        scores["test"] = run["test"]
+        figures["test"] = run["test"]
     title = one_line(folder.resolve().name) if is_released else f"{config.model_type.replace('_', '-')} {name}"
     reported = "test" if is_released else "validation"
     leads_out = folder.is_absolute() or folder == Path() or ".." in folder.parts
@@ -127,7 +127,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
                 dataset_split=reported,
                 metric_type=metrics[key],
                 metric_name=column,
-                metric_value=round(scores[reported][key], 2),
+                metric_value=round(figures[reported][key], 2),
             )
             for key, column in columns.items()
         ],
@@ -144,7 +144,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         ),
         words=words,
         columns=columns,
-        scores=scores,
+        figures=figures,
         generates=generates,
         is_released=is_released,
         pictures=[(name, caption) for name, caption in words.pictures.items() if (written / name).is_file()],
@@ -163,10 +163,10 @@ def _shown_figures(run: dict[str, Any], task: Task) -> dict[str, Any]:
     kinds = FIGURES | {"averaged": int, "git_commit": str, "note": str, "test": dict}
     shown = [("", run, {name: kind for name, kind in kinds.items() if run.get(name) is not None})]
     for split in ("validation", "test"):
-        if isinstance(scores := run.get(split), dict):
+        if isinstance(of_split := run.get(split), dict):
             numbers = {"examples": int, **dict.fromkeys(task.metric_names, float | int)}
-            beams = {name: float | int for name in ("num_beams", "length_penalty") if name in scores}
-            shown.append((f"{split}.", scores, numbers | beams))
+            beams = {name: float | int for name in ("num_beams", "length_penalty") if name in of_split}
+            shown.append((f"{split}.", of_split, numbers | beams))
     for place, figures, kinds in shown:
         for name, kind in kinds.items():
             value = figures.get(name)

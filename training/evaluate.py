@@ -39,22 +39,22 @@ def main(arguments: list[str] | None = None) -> None:
         require_model(folder)
         task = task_for(folder, options.set, options.split)
         started = time.perf_counter()
-        scores = evaluate(folder, task, options.split, options.num_beams, options.length_penalty)
+        figures = evaluate(folder, task, options.split, options.num_beams, options.length_penalty)
         seconds = time.perf_counter() - started
-    how = f"{options.split} split, {scores['examples']} examples{decoding_note(scores)}"
-    print(f"{task.name}, {how}: {describe(task, scores)}")
+    how = f"{options.split} split, {figures['examples']} examples{decoding_note(figures)}"
+    print(f"{task.name}, {how}: {describe(task, figures)}")
     print(f"{seconds:.0f} seconds")
 
 
 def task_for(folder: Path, overrides: list[str], split: str) -> Task:
-    """The task of a checkpoint folder, with its training data or with the data in ``overrides``.
+    """The task of a checkpoint folder, with its training data or the data in ``overrides``.
 
     A file with the name of the training data counts as the training data, even in another folder.
 
     Raises:
         OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``; or a key of the tokenizer is overridden.
     """
-    disable_progress_bars()  # of reading data, which would stand between the figures
+    disable_progress_bars()  # those of reading data would be printed between the figures
     recipe, own = checkpoint_recipe(folder, overrides), checkpoint_recipe(folder)
     for key in TASKS[recipe.task.name].tokenizer_keys:
         there, here = (getattr(data, key, None) for data in (own.task.data, recipe.task.data))
@@ -83,9 +83,9 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
 def evaluate(
     folder: Path, task: Task, split: str, num_beams: int | None = None, length_penalty: float | None = None
 ) -> dict[str, float]:
-    """The scores of the model in ``folder`` on a split of its task.
+    """The figures of a model on a split of its task.
 
-    "num_beams" is added if the model generates, and "length_penalty" if a beam search has another than 1.
+    "num_beams" is added if the model generates, and "length_penalty" if it is not 1 in a beam search.
 
     Raises:
         OSError: ``folder`` holds no model.
@@ -94,9 +94,9 @@ def evaluate(
     """
     model, tokenizer = load_model(task.auto_class, folder)
     decoding = decoding_of(task, model, num_beams, length_penalty)
-    scores = task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
+    figures = task.measure(split, task.predict(model, tokenizer, split, **decoding)) | decoding
     penalty = model.generation_config.length_penalty if decoding.get("num_beams", 1) > 1 else None
-    return scores if penalty in (None, 1) else scores | {"length_penalty": penalty}
+    return figures if penalty in (None, 1) else figures | {"length_penalty": penalty}
 
 
 def load_model(auto_class: Any, folder: Path) -> tuple[Any, Any]:

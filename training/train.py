@@ -4,7 +4,7 @@ One loop, from top to bottom: recipe, task, model, optimiser; then batches, with
 are used up. Tokens per second are target tokens; a label counts as one. The output folder has:
 
 - ``best/`` and ``last/``: complete Hub repositories with weights, config, tokenizer and recipe. The Auto classes load
-  them. ``best`` had the best score on the validation split; it also has a card.
+  them. ``best`` has the best figure on the validation split, and a card.
 - ``checkpoints/``: ``--resume`` continues from the newest. The resumed training gives the same weights, bit for bit, in
   fp32 on the same machine with the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint before
   they stop.
@@ -170,7 +170,7 @@ def log_step(run: Run, rate: float, bar: tqdm) -> None:
 
 
 def evaluate(run: Run, bar: tqdm) -> None:
-    """Save the weights in ``last/``, score them on the validation split, and save them in ``best/`` if they are better.
+    """Save the weights in ``last/``, measure them on the validation split, and save the best ones so far in ``best/``.
 
     Raises:
         FloatingPointError: a weight is not finite.
@@ -187,24 +187,24 @@ def evaluate(run: Run, bar: tqdm) -> None:
             if settings.keep_evaluated:
                 save(checkpoint_folder(run.output / "evaluated", clock.steps))
                 rotate(run.output / "evaluated", settings.keep_evaluated)
-        scores = validation_scores(run, model)
+        measured = measure_validation(run, model)
         if accelerator.is_main_process:
-            write_row(run.log, {"step": clock.steps, "minutes": minutes, "validation": scores})
-        accelerator.log({f"validation_{name}": value for name, value in scores.items()}, step=clock.steps)
-        bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {describe(task, scores)}")
-        figures = {"steps": clock.steps, "minutes": minutes, "validation": scores}
-        is_best = state.best.update(scores[task.metric], figures, clock.steps <= settings.warmup_steps)
+            write_row(run.log, {"step": clock.steps, "minutes": minutes, "validation": measured})
+        accelerator.log({f"validation_{name}": value for name, value in measured.items()}, step=clock.steps)
+        bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {describe(task, measured)}")
+        figures = {"steps": clock.steps, "minutes": minutes, "validation": measured}
+        is_best = state.best.update(measured[task.metric], figures, clock.steps <= settings.warmup_steps)
         if is_best and accelerator.is_main_process:
             save(run.output / "best", task, run.description | figures)
         accelerator.wait_for_everyone()
 
 
-def validation_scores(run: Run, model: PreTrainedModel) -> dict[str, float]:
-    """Scores on the validation split. Each process predicts its own part of the rows."""
+def measure_validation(run: Run, model: PreTrainedModel) -> dict[str, float]:
+    """The figures on the validation split. Each process predicts its own part of the rows."""
     rows = list(range(len(run.task.splits["validation"])))
     with run.accelerator.split_between_processes(rows) as mine:
         predictions = run.task.predict(model, run.tokenizer, "validation", run.recipe.training.num_beams, rows=mine)
-    return run.task.score("validation", gather_object(predictions))
+    return run.task.measure("validation", gather_object(predictions))
 
 
 def finish(run: Run) -> dict[str, Any]:
@@ -214,8 +214,8 @@ def finish(run: Run) -> dict[str, Any]:
     figures |= {"total_steps": clock.steps, "total_minutes": clock.minutes()}
     if run.accelerator.is_main_process:
         write_atomically(output / "run.json", json.dumps(figures, indent=2) + "\n")
-        scores = describe(run.task, figures["validation"])
-        print(f"best: validation {scores} after {figures['steps']} steps, in {output / 'best'}")
+        shown = describe(run.task, figures["validation"])
+        print(f"best: validation {shown} after {figures['steps']} steps, in {output / 'best'}")
     del run.model
     end(run.accelerator)
     return figures

@@ -163,7 +163,7 @@ class Search:
         self.study.sampler = optuna.samplers.TPESampler(seed=recipe.training.seed + len(self.study.trials))
 
     def finished(self) -> list[Any]:
-        """The trials that have a score, the best one first."""
+        """The trials that were measured, the best one first."""
         sign = 1 if self.study.direction.name == "MINIMIZE" else -1
         return sorted(self.study.get_trials(states=[self.states.COMPLETE]), key=lambda trial: sign * trial.value)
 

@@ -19,7 +19,8 @@ class HeadChoice(NamedTuple):
     Attributes:
         heads: pairs of (layer, head), whose mean is taken; a head of None is the mean of the layer's heads.
         shift: 0 for the step that predicts a word, 1 for the step that reads it.
-        error_rate: on the pairs it was chosen with; against gold links, or between the two directions.
+        error_rate: the alignment error rate on the pairs that were used for the choice, against gold links or between
+            the two directions.
     """
 
     heads: tuple[tuple[int, int | None], ...]
@@ -48,9 +49,9 @@ def choose_heads(
     Args:
         model: a model for conditional generation with attention
         tokenizer: its tokenizer
-        sources: texts or lists of words, of a development set: not the pairs of the final measurement
-        targets: the target of each
-        links: the gold links of each
+        sources: texts or lists of words of a development set, not of the test set
+        targets: the target of each source
+        links: the gold links of each pair
         batch_size: pairs in a forward pass
 
     Raises:
@@ -84,7 +85,7 @@ def choose_heads_by_agreement(
     targets: Sequence[Any],
     batch_size: int = 64,
 ) -> tuple[HeadChoice, HeadChoice]:
-    """A layer for each of two directions, without gold links: the two whose alignments agree best (Chen et al., 2020).
+    """Choose a layer for each of two directions without gold links: the two that agree best (Chen et al., 2020).
 
     The weights of a layer are the mean of its heads. The alignments of one direction count as the gold links of the
     other. For a Transformer, the alignment of a word is the attention of the step that reads the word (the paper's
@@ -96,7 +97,7 @@ def choose_heads_by_agreement(
         forward: a model and its tokenizer, which read the source and predict the target
         backward: a model and its tokenizer of the other direction
         sources: lists of words, some hundred sentences
-        targets: the target of each
+        targets: the target of each source
         batch_size: pairs in a forward pass
 
     Raises:

@@ -37,7 +37,7 @@ def read_links(path: Path) -> list[tuple[Links, Links]]:
     """The sure and the possible links of every line of a file in Pharaoh format.
 
     Raises:
-        ValueError: the file is not UTF-8, or what stands in a line is not a link; the message has its number, from 1.
+        ValueError: the file is not UTF-8, or a line has something other than links; the message has its number, from 1.
     """
     found = []
     for number, line in enumerate(text_lines(path), start=1):

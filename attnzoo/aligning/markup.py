@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..alignment import Links
 from ..model_inputs import described
 
-# A comment, a processing instruction, a declaration such as <!DOCTYPE html>, or a tag, which alone has a name.
+# A comment, a processing instruction, a declaration such as <!DOCTYPE html>, or a tag. Only a tag has a name.
 TAG = re.compile(
     r"<!--.*?-->|<\?.*?\?>|<![A-Za-z][^<>]*>"
     r"|<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<attributes>(?:\"[^\"]*\"|'[^']*'|[^<>\"'])*?)(?P<empty>/?)>",
@@ -33,7 +33,7 @@ Elements = tuple[Element, ...]  # around a word, the outermost first
 
 
 class Alone(NamedTuple):
-    """Tags without a word: the number of the source word they stand before, their text, the elements around them."""
+    """Tags without a word: the number of the source word that follows them, their text, the elements around them."""
 
     place: int
     text: str
@@ -98,7 +98,7 @@ def transfer_markup(source: str, target: str, aligner: Callable[[list[str], list
 
 
 def _read(source: str) -> tuple[list[str], list[Elements], list[Alone]]:
-    """The words of a source, the elements around each, and the tags without a word."""
+    """The words of a source, the elements around each of them, and the tags without a word."""
     words: list[str] = []
     around: list[Elements] = []
     alone: list[Alone] = []
@@ -153,7 +153,7 @@ def _around_target(around: list[Elements], count: int, links: Links) -> list[Ele
 
 
 def _shared(first: Elements, second: Elements) -> Elements:
-    """The outer elements that both have."""
+    """The outer elements that both share."""
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
     return tuple(one for one, _ in pairs)
 

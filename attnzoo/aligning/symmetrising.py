@@ -1,4 +1,4 @@
-"""One alignment out of two directions: source to target, and target to source."""
+"""One alignment from the alignments of two directions: source to target, and target to source."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice

@@ -1,7 +1,7 @@
 """The properties of one attention layer, from causes to symptoms.
 
-An early fault makes the tests of later properties meaningless. For example, after a softmax over the wrong axis the
-sums, masks and causality are not judged.
+Properties are tested in this order, since an early fault makes later tests meaningless. For example, after a softmax
+over the wrong axis, sums, masks and causality are not judged.
 
 Dimensions: B batch, T queries, S keys.
 """

@@ -15,7 +15,7 @@ from .mask_checks import check_loss, check_mask
 from .model import understand_model
 from .model_checks import check_model
 from .report import Finding, Report
-from .step_checks import check_steps, steps_of, steps_of_transformers
+from .step_checks import check_steps, decoder_functions, functions_of_transformers
 from .subject import CannotCallError, Subject
 
 KINDS = {
@@ -203,7 +203,7 @@ def _check_model(report: Report, subject: Subject, kind: str, options: dict[str,
         elif "dropout_in_eval" in report.names or "future_leaked" in report.names:
             report.skip("steps", f"cannot be judged until {report.names[0]} is repaired")
         else:
-            check_steps(report, steps_of_transformers(target, model.vocabulary))
+            check_steps(report, functions_of_transformers(target, model.vocabulary))
 
 
 def _check_decoder_step(
@@ -214,14 +214,14 @@ def _check_decoder_step(
         if names & {"encoder_outputs", "encoder_output", "enc_outputs", "memory", "enc_out"}:
             return _check_classic(module, dtype, options)
     own = Subject(module, dtype).target if isinstance(module, nn.Module) else module
-    steps = steps_of(own, functions, options["vocab_size"], dtype)
-    report = Report(type(module).__name__ if module is not None else steps.step.name, "decoder_step")
-    report.assumed.append(f"ids below {steps.vocabulary}")
-    subjects = [each for each in (steps.step, steps.start, steps.whole, steps.reorder) if each is not None]
+    decoder = decoder_functions(own, functions, options["vocab_size"], dtype)
+    report = Report(type(module).__name__ if module is not None else decoder.step.name, "decoder_step")
+    report.assumed.append(f"ids below {decoder.vocabulary}")
+    subjects = [each for each in (decoder.step, decoder.start, decoder.whole, decoder.reorder) if each is not None]
     with ExitStack() as stack:
         for subject in subjects:
             stack.enter_context(subject.ready())
-        check_steps(report, steps)
+        check_steps(report, decoder)
     return report
 
 

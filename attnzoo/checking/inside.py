@@ -1,4 +1,4 @@
-"""The attention weights inside a call: the axis over which they are normalised, and the scale of their scores.
+"""The attention weights inside a call: which axis they are normalised over, and how their scores are scaled.
 
 Dimensions: B batch, T queries, S keys, D width.
 """

@@ -35,7 +35,7 @@ class Sizes(NamedTuple):
     keys: int
 
 
-class Output(NamedTuple):
+class LayerOutput(NamedTuple):
     """The result of a call: context (B, T, ...), batch first; attention weights as returned, or None."""
 
     context: Tensor
@@ -184,12 +184,12 @@ class Layer:
         causal: bool = False,
         seed: int = 0,
         trace: Any = None,
-    ) -> Output:
+    ) -> LayerOutput:
         named = self.arguments(query, key, value, allowed, causal)
         result = self.call(named, seed, trace)
         return self.read(result, Sizes(len(query), query.shape[1], key.shape[1]), key)
 
-    def read(self, result: Any, sizes: Sizes, key: Tensor) -> Output:
+    def read(self, result: Any, sizes: Sizes, key: Tensor) -> LayerOutput:
         """Context and weights of a result."""
         if isinstance(result, dict):
             result = tuple(result.values())
@@ -201,11 +201,11 @@ class Layer:
             per_query = weighted.reshape(sizes.rows, -1, sizes.keys)
             if weighted.shape[0] == sizes.keys and weighted.ndim == 2:
                 per_query = weighted.T.unsqueeze(1)
-            return Output(per_query.to(key.dtype) @ key, weighted)
+            return LayerOutput(per_query.to(key.dtype) @ key, weighted)
         if not contexts:
             raise ValueError("no output with an axis of queries")
         others = [part for part in weights if part.data_ptr() != contexts[0].data_ptr() or part.ndim > 3]
-        return Output(contexts[0], others[0] if others else None)
+        return LayerOutput(contexts[0], others[0] if others else None)
 
     def _context(self, part: Tensor, sizes: Sizes) -> Tensor | None:
         rows, queries = sizes.rows, sizes.queries

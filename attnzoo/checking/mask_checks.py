@@ -46,7 +46,7 @@ def padding_number(subject: Subject, pad: int | None) -> int | None:
 
 
 def check_mask(report: Report, subject: Subject, mask: str | None, causal: bool | None, pad: int | None) -> None:
-    """Compare a mask with the padding and the triangle that it should have, in the convention that fits best.
+    """Compare a mask, in the convention that fits best, with the padding and the triangle that it should hide.
 
     Raises:
         CannotCallError: no call gave a mask.
@@ -189,7 +189,7 @@ def _readings(seen: Tensor, mask: str | None) -> Iterator[tuple[str, Tensor]]:
 
 
 def check_loss(report: Report, subject: Subject, pad: int | None, mask: str | None) -> None:
-    """Check that padding has no part in a loss, neither in the sum nor in its divisor.
+    """Check that padding does not count in a loss, neither in the sum nor in its divisor.
 
     Raises:
         CannotCallError: no call gave a number.
@@ -209,7 +209,7 @@ def check_loss(report: Report, subject: Subject, pad: int | None, mask: str | No
                 errors.append(f"{how}: it returned {float(first)}")
                 continue
             if number is None and not _same(first, other, subject) and padding == -100:
-                continue  # -100 is no padding for it
+                continue  # this loss counts -100
             report.assumed += [f"labels of padding are {padding}", how]
             return _check_loss(report, subject, call, padding)
     raise CannotCallError(

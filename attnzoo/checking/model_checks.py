@@ -16,7 +16,7 @@ from .report import Finding, Report
 from .subject import first_line, largest_difference
 from .tracing import Trace, normalised_axes
 
-LENGTH, TARGET, ROWS = 7, 5, 5  # a state with an axis of 5 layers or directions is unlikely
+LENGTH, TARGET, ROWS = 7, 5, 5  # 5 rows, since a state is unlikely to have 5 layers or directions
 
 
 def check_model(report: Report, model: Model, causal: bool) -> None:
@@ -128,7 +128,7 @@ class _Checker:
         return None
 
     def _padding(self, length: int, padding: int) -> bool:
-        """Compare a sentence alone with the same sentence, padded, beside a longer one."""
+        """Compare a sentence alone with the same sentence padded in a batch with a longer one."""
         model, full = self.model, length + padding
         source = model.draw(ROWS, full)
         real = torch.ones(ROWS, full, dtype=torch.bool)

@@ -26,8 +26,8 @@ ADAPTER = """A decoder is checked by functions:
 
 
 @dataclass
-class Steps:
-    """The functions of a decoder, each called with the arguments that it takes."""
+class DecoderFunctions:
+    """The functions of a decoder. Each is called with the arguments that it takes."""
 
     step: Subject
     vocabulary: int
@@ -88,13 +88,13 @@ def _call(function: Subject, first: Any, second: Any, names_of_second: tuple[str
     return function(*((second, first) if is_swapped else (first, second)))
 
 
-def steps_of(
+def decoder_functions(
     target: Any, functions: dict[str, Callable[..., Any] | None], vocab_size: int | None, dtype: torch.dtype
-) -> Steps:
+) -> DecoderFunctions:
     """The functions of a decoder: those passed, or methods of ``target`` with the usual names.
 
     Raises:
-        CannotCallError: there is no function for a step.
+        CannotCallError: no function for a step is given.
     """
     usual = {
         "start": ("start", "init_state", "begin", "initial_state"),
@@ -115,86 +115,87 @@ def steps_of(
         size = size or min(tables, default=None)
         rounding = tolerance_of(subject.dtype if subject.has_parameters else torch.float32)
         tolerance = max(tolerance, 10 * rounding)
-    return Steps(**subjects, vocabulary=size or 11, tolerance=tolerance)  # type: ignore[arg-type]
+    return DecoderFunctions(**subjects, vocabulary=size or 11, tolerance=tolerance)  # type: ignore[arg-type]
 
 
-def check_steps(report: Report, steps: Steps) -> None:
+def check_steps(report: Report, decoder: DecoderFunctions) -> None:
     """Check a decoder that works step by step.
 
     Raises:
         CannotCallError: a step cannot be called.
     """
-    target = steps.ids(ROWS, LENGTH)
+    target = decoder.ids(ROWS, LENGTH)
     try:
-        _first_step(steps, target)
+        _first_step(decoder, target)
     except Exception as error:
         raise CannotCallError(f"a step raises {first_line(error)}. {ADAPTER}") from error
-    _check_dropout(report, steps, target)
-    in_place = _check_in_place(report, steps)
-    if steps.whole is None:
+    _check_dropout(report, decoder, target)
+    in_place = _check_in_place(report, decoder)
+    if decoder.whole is None:
         report.skip("step equals teacher forcing", "pass the function whole to check it")
-    elif not in_place or not isinstance(steps.begin(), dict | list):
-        _check_whole(report, steps)
-    if steps.reorder is None:
+    elif not in_place or not isinstance(decoder.begin(), dict | list):
+        _check_whole(report, decoder)
+    if decoder.reorder is None:
         report.skip("beams", "pass the function reorder to check it")
     else:
-        _check_reorder(report, steps)
+        _check_reorder(report, decoder)
 
 
-def _first_step(steps: Steps, target: Tensor) -> None:
+def _first_step(decoder: DecoderFunctions, target: Tensor) -> None:
     try:
-        logits, _ = steps.next(target[:, 0], steps.begin())
+        logits, _ = decoder.next(target[:, 0], decoder.begin())
     except Exception:
-        steps.column = True
-        logits, _ = steps.next(target[:, 0], steps.begin())
+        decoder.column = True
+        logits, _ = decoder.next(target[:, 0], decoder.begin())
     if logits.shape[0] != ROWS:
         raise ValueError(f"the logits of a step have shape {tuple(logits.shape)}")
 
 
-def _check_dropout(report: Report, steps: Steps, target: Tensor) -> None:
+def _check_dropout(report: Report, decoder: DecoderFunctions, target: Tensor) -> None:
     def step(seed: int) -> Tensor:
-        steps.step.seed = seed
-        _, state = steps.next(target[:, 0], steps.begin())
-        return steps.next(target[:, 1], state)[0]
+        decoder.step.seed = seed
+        _, state = decoder.next(target[:, 0], decoder.begin())
+        return decoder.next(target[:, 1], state)[0]
 
     first = step(1)
-    differs = any(largest_difference(first, step(seed)) > steps.tolerance for seed in range(2, 6))
-    steps.step.seed = 0
+    differs = any(largest_difference(first, step(seed)) > decoder.tolerance for seed in range(2, 6))
+    decoder.step.seed = 0
     if differs:
         where = "the same step with other random numbers gives other logits in eval mode"
         report.add(Finding("dropout_in_eval", where, {"tokens": target[:, 0]}))
-        for subject in (steps.step, steps.start, steps.whole):
+        for subject in (decoder.step, decoder.start, decoder.whole):
             if subject is not None:
                 subject.without_dropout = True
     report.done("dropout in eval mode")
 
 
-def _check_in_place(report: Report, steps: Steps) -> bool:
-    """A step must not change the state that it received: neither its tensors nor the result of a second step from it.
+def _check_in_place(report: Report, decoder: DecoderFunctions) -> bool:
+    """A step must not change the state that it received: the tensors must stay, and a second step from it must give the
+    same result.
 
     A cache of Transformers grows by design; of it only the tensors are compared.
     """
     found = None
     for length in range(LENGTH - 1):
-        target = steps.ids(2, length + 1)
-        _, state = steps.run(target[:, :length], steps.begin(2))
+        target = decoder.ids(2, length + 1)
+        _, state = decoder.run(target[:, :length], decoder.begin(2))
         if state is None:
             continue
         held = tensors_of(state)
         before = [part.clone() for part in held]
         grows = any(isinstance(part, Cache) for part in (state, *(state if isinstance(state, tuple | list) else ())))
         grows = grows or (isinstance(state, dict) and any(isinstance(part, Cache) for part in state.values()))
-        first, _ = steps.next(target[:, length], copy.deepcopy(state))
+        first, _ = decoder.next(target[:, length], copy.deepcopy(state))
         given = {"tokens": target[:, length], **{f"state {i}": part for i, part in enumerate(before)}}
         once = copy.deepcopy(state) if grows else state
         held = tensors_of(once) if grows else held
-        steps.next(target[:, length], once)
+        decoder.next(target[:, length], once)
         changed = [i for i, (old, new) in enumerate(zip(before, held, strict=True)) if not torch.equal(old, new)]
         if changed:
             found = Finding("cache_changed_in_place", f"tensor {changed[0]} of the state, at step {length}", given)
         elif not grows:
-            second, _ = steps.next(target[:, length], state)
-            if largest_difference(first, second) > steps.tolerance:
+            second, _ = decoder.next(target[:, length], state)
+            if largest_difference(first, second) > decoder.tolerance:
                 where = f"the same step from the same state gives other logits the second time, at step {length}"
                 found = Finding("cache_changed_in_place", where, given)
         if found is not None:
@@ -204,23 +205,23 @@ def _check_in_place(report: Report, steps: Steps) -> bool:
     return found is not None
 
 
-def _check_whole(report: Report, steps: Steps) -> None:
+def _check_whole(report: Report, decoder: DecoderFunctions) -> None:
     for rows, length in ((1, 1), (1, 2), (1, 3), (2, 2), (ROWS, LENGTH)):
-        target = steps.ids(rows, length)
-        whole = steps.forced(target)
+        target = decoder.ids(rows, length)
+        whole = decoder.forced(target)
         for position in range(1, length):
             other = target.clone()
-            other[:, position:] = steps.ids(rows, length, seed=3)[:, position:]
-            after = steps.forced(other)
-            if largest_difference(whole[:, :position], after[:, :position]) > steps.tolerance:
+            other[:, position:] = decoder.ids(rows, length, seed=3)[:, position:]
+            after = decoder.forced(other)
+            if largest_difference(whole[:, :position], after[:, :position]) > decoder.tolerance:
                 where = f"by teacher forcing the logits before position {position} change with the target from there"
                 report.add(Finding("future_leaked", where, {"target": target}, {"target": other}))
                 report.done("future")
                 report.skip("step equals teacher forcing", "cannot be judged until future_leaked is repaired")
                 return
-        single, _ = steps.run(target, steps.begin(rows))
+        single, _ = decoder.run(target, decoder.begin(rows))
         for position, logits in enumerate(single):
-            if largest_difference(logits, whole[:, position]) > steps.tolerance:
+            if largest_difference(logits, whole[:, position]) > decoder.tolerance:
                 where = f"the logits of position {position} of {length}"
                 report.add(Finding("step_differs", where, {"target": target}))
                 report.done("step equals teacher forcing")
@@ -230,19 +231,19 @@ def _check_whole(report: Report, steps: Steps) -> None:
     report.done("step equals teacher forcing")
 
 
-def _check_reorder(report: Report, steps: Steps) -> None:
-    assert steps.reorder is not None
+def _check_reorder(report: Report, decoder: DecoderFunctions) -> None:
+    assert decoder.reorder is not None
     for rows, order in ((2, [1, 0]), (2, [1, 1]), (3, [2, 0, 0])):
         index = torch.tensor(order)
         for length in (1, 2, 3):
-            prefix, after = steps.ids(rows, length), steps.ids(rows, 2, seed=2)
-            _, state = steps.run(prefix, steps.begin(rows))
-            made = _call(steps.reorder, state, index, ("order", "row", "idx", "index", "beam"))
+            prefix, after = decoder.ids(rows, length), decoder.ids(rows, 2, seed=2)
+            _, state = decoder.run(prefix, decoder.begin(rows))
+            made = _call(decoder.reorder, state, index, ("order", "row", "idx", "index", "beam"))
             state = state if made is None else made
-            continued, _ = steps.run(after, state)
-            expected, _ = steps.run(torch.cat([prefix[index], after], dim=1), steps.begin(rows))
+            continued, _ = decoder.run(after, state)
+            expected, _ = decoder.run(torch.cat([prefix[index], after], dim=1), decoder.begin(rows))
             for position, logits in enumerate(continued):
-                if largest_difference(logits, expected[length + position]) > steps.tolerance:
+                if largest_difference(logits, expected[length + position]) > decoder.tolerance:
                     where = f"after {length} tokens and the order {order}, the logits of step {length + position}"
                     report.add(Finding("beam_not_reordered", where, {"prefix": prefix, "order": index, "after": after}))
                     report.done("beams")
@@ -250,7 +251,7 @@ def _check_reorder(report: Report, steps: Steps) -> None:
     report.done("beams")
 
 
-def steps_of_transformers(model: Any, vocabulary: int) -> Steps:
+def functions_of_transformers(model: Any, vocabulary: int) -> DecoderFunctions:
     """The steps of a Hugging Face model that has a cache."""
     is_pair = bool(model.config.is_encoder_decoder)
     name = "decoder_input_ids" if is_pair else "input_ids"
@@ -279,4 +280,4 @@ def steps_of_transformers(model: Any, vocabulary: int) -> Steps:
     for part in parts:
         part.modules = [model]
     of_step, *of_others = parts
-    return Steps(of_step, vocabulary, 10 * tolerance_of(model.dtype), *of_others)  # type: ignore[arg-type]
+    return DecoderFunctions(of_step, vocabulary, 10 * tolerance_of(model.dtype), *of_others)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Code made safe to call: a copy in eval mode, with the same random numbers in every call."""
+"""Code that is safe to call: a copy in eval mode, with the same random numbers in every call."""
 
 import copy
 import functools
@@ -61,7 +61,7 @@ class Subject:
 
     @property
     def required(self) -> list[str]:
-        """The parameters that a call must give."""
+        """The parameters without a default."""
         repeated = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         parameters = self.signature.items()
         return [name for name, part in parameters if part.default is part.empty and part.kind not in repeated]

@@ -1,7 +1,7 @@
 r"""Record the tensors that torch makes in a call, among them the attention weights.
 
 Attention weights are recognised by their properties: a tensor that depends on the input, without negative values, whose
-sums over some axis are all 1. So the code may write the softmax in any way.
+sums over some axis are all 1. So the code may compute the softmax in any way.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ class Trace(TorchFunctionMode):
         if func in DROPOUTS and self.without_dropout:
             return args[0] if args else kwargs["input"]
         if func is functional.scaled_dot_product_attention and _is_dense(args):
-            with self:  # so that its dropout is the identity, too
+            with self:  # its dropout becomes the identity, too
                 return plain_attention(*args, **kwargs)
         result = func(*args, **kwargs)
         for part in result if isinstance(result, tuple | list) else (result,):

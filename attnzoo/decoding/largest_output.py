@@ -37,9 +37,9 @@ class LargestOutput:
         self.norm = self.integers.abs().sum(dim=1, dtype=torch.float32)
 
     def __call__(self, values: Tensor, weight: Tensor, forbidden: Tensor) -> Tensor | None:
-        """The place (1,) of the largest output for values (1, I) that is not forbidden.
+        """The place (1,) of the largest output that is not forbidden, for values (1, I).
 
-        None where too many outputs may be the largest, or numbers are not finite.
+        None if too many outputs may be the largest, or if numbers are not finite.
         """
         integers, scale = _rounded(values)
         estimate = int8_product(self.integers, integers.view(-1, 1))[:, 0] * scale[0]  # in units of the weight's scale

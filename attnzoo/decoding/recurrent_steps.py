@@ -13,20 +13,20 @@ from ..library_internals import forward_hooks
 from ..model_inputs import source_mask
 from ..packed_rows import PackedRows
 from ..recurrent_cache import check_target_mask
-from ..recurrent_cells import RecurrentState
+from ..recurrent_cells import WITH_CELL_STATE, RecurrentState
 from ..recurrent_decoder import BahdanauDecoder, DecoderState, LuongDecoder
 from ..recurrent_encoder import as_encoder_outputs
 from ..step_products import GateSum, LayerProducts
 from .repeated_product import RepeatedProduct
 
 
-class RecurrentSteps:
-    """The readouts of sequences that grow by a token at a time.
+class RecurrentSearchDecoder:
+    """The readouts of sequences that grow by one token at a time.
 
     Args:
         arguments: the arguments with which ``generate()`` would call the model, their rows repeated for the beams
         num_sources: B
-        num_beams: unused
+        num_beams: is not used
 
     Raises:
         TypeError: ``encoder_outputs`` of another kind of model.
@@ -38,7 +38,10 @@ class RecurrentSteps:
     def __init__(self, model: Any, arguments: dict[str, Any], num_sources: int, num_beams: int) -> None:
         config = model.config
         encoder_outputs = as_encoder_outputs(
-            arguments["encoder_outputs"], config.encoder_layers, config.encoder_output_size, config.cell == "lstm"
+            arguments["encoder_outputs"],
+            config.encoder_layers,
+            config.encoder_output_size,
+            config.cell in WITH_CELL_STATE,
         )
         decoder = model.get_decoder()
         self.wiring, self.encoder_outputs = decoder.wiring, encoder_outputs
@@ -55,7 +58,7 @@ class RecurrentSteps:
             self.source_ids = self.source_ids[:: len(self.source_ids) // num_sources]
         self.copied: Copied | None = None  # of the step that was read last
         self.state: DecoderState | None = None  # after the last token
-        self.decoder: Any = None  # for a step at a time, with what the steps share
+        self.decoder: Any = None  # its copy for single steps, with what they share
         self.read_one = self.step if takes_steps(self.wiring) else self.call
         self.number = 0  # of tokens read
 
@@ -122,7 +125,7 @@ class RepeatedProducts(LayerProducts):
 
 
 class RepeatedSum(GateSum):
-    """A :class:`GateSum` whose step is one product, of what is known, too."""
+    """A :class:`GateSum` whose step is one product; that of the known inputs is a part of it."""
 
     def __init__(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> None:
         self.width, self.product = width, RepeatedProduct([weight, *others], bias, is_sum=True)

@@ -42,7 +42,7 @@ class RepeatedProduct:
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "RepeatedProduct":
-        """Linear layers and nothing else, all with a bias or none, of the same input."""
+        """The product with linear layers of the same input, all with a bias or all without."""
         bias: Tensor | None = layers[0].bias
         if bias is not None and len(layers) > 1:
             bias = torch.cat([layer.bias for layer in layers])
@@ -61,7 +61,7 @@ class RepeatedProduct:
     def largest(self, values: Tensor, forbidden: Tensor) -> Tensor | None:
         """The place (1,) of the largest output that is not forbidden, of one row and one weight without bias.
 
-        None where all outputs are as fast; see :class:`LargestOutput`.
+        None if computing all outputs is as fast; see :class:`LargestOutput`.
         """
         copies = self.copies if self.has_few_candidates and len(values) == 1 else None
         if copies is None or not copies.is_worthwhile(values) or copies.size < MANY_WEIGHTS or not int8_is_faster():
@@ -76,7 +76,7 @@ class RepeatedProduct:
         return torch.cat(list(self.weights), dim=int(self.is_sum)).detach()
 
     def _product(self, values: Tensor) -> Tensor:
-        """The product with the weights as they lie."""
+        """The product with the weights in their stored layout."""
         if self.is_sum:
             assert self.bias is not None
             parts = values.split([weight.shape[1] for weight in self.weights], dim=1)

@@ -4,8 +4,8 @@
 
 Transformers prepares the inputs, the options and the encoder's outputs as usual, and then calls :func:`search`. A step
 runs only the decoder: the source is read once and not repeated for its beams, and no output object is built. A step
-looks for the best continuations only in the blocks of the vocabulary with the largest scores. Greedy search of one
-sequence computes only the logits that may be the largest (``largest_output.py``).
+searches only those blocks of the vocabulary that have the largest scores. Greedy search of one sequence computes only
+the logits that may be the largest (``largest_output.py``).
 
 Dimensions: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
 """
@@ -25,16 +25,17 @@ from ..fast_products import is_only_its_weight
 from ..fast_weight_copies import copies_if
 from ..generation_options import SearchRefusedError
 from ..library_internals import forward_hooks
-from .recurrent_steps import RecurrentSteps
+from .recurrent_steps import RecurrentSearchDecoder
 from .repeated_product import RepeatedProduct
-from .transformer_steps import TransformerSteps
+from .transformer_steps import TransformerSearchDecoder
 
 BLOCK = 64  # words of the vocabulary in a block
 NEVER = -1e9  # added to the score of a sequence that must not be chosen, as in generate()
 
-STEPS: dict[str, type[RecurrentSteps] | type[TransformerSteps]] = {  # for every model_type that generates
-    "attentional_rnn": RecurrentSteps,
-    "small_transformer": TransformerSteps,
+# For every model_type that generates.
+DECODERS: dict[str, type[RecurrentSearchDecoder] | type[TransformerSearchDecoder]] = {
+    "attentional_rnn": RecurrentSearchDecoder,
+    "small_transformer": TransformerSearchDecoder,
 }
 OUTPUTS: dict[bool, tuple[Any, Any]] = {  # with or without a source: for single sequences, for beams
     True: (generation.GenerateEncoderDecoderOutput, generation.GenerateBeamEncoderDecoderOutput),
@@ -63,19 +64,19 @@ def search(
 
     Raises:
         SearchRefusedError: an option that only Transformers' own loops have: sampled beams, outputs of single steps
-            (``output_scores``, for example), a cache of the caller, or other arguments of the model's ``forward``;
-            a decoder with hooks, which would be bypassed; a model without an entry in ``STEPS``.
+            (``output_scores``, for example), a cache of the caller's, or other arguments of the model's ``forward``; a
+            decoder with hooks, which would be bypassed; a model without an entry in ``DECODERS``.
         ValueError: masks that the model's ``forward`` refuses.
         TypeError: ``encoder_outputs`` of another model.
     """
-    make_steps = STEPS.get(model.config.model_type)
-    if make_steps is None:
+    make_decoder = DECODERS.get(model.config.model_type)
+    if make_decoder is None:
         raise SearchRefusedError(
-            f"search() decodes {' and '.join(STEPS)}, got {type(model).__name__}; leave out custom_generate"
+            f"search() decodes {' and '.join(DECODERS)}, got {type(model).__name__}; leave out custom_generate"
         )
     config = generation_config
     mode = config.get_generation_mode()
-    known = make_steps.reads | IGNORED_ARGUMENTS
+    known = make_decoder.reads | IGNORED_ARGUMENTS
     refused = [name for name, value in model_kwargs.items() if name not in known and value is not None]
     if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH):
         refused.append(f"{mode.value} (num_beams={config.num_beams}, do_sample={config.do_sample})")
@@ -87,23 +88,23 @@ def search(
         refused.append("hooks on the model or its decoder")
     if refused:
         raise SearchRefusedError(f"search() does not support {' or '.join(refused)}; leave out custom_generate")
-    scores = _Scores(logits_processor, model.config.vocab_size, input_ids.device)
+    processors = _Processors(logits_processor, model.config.vocab_size, input_ids.device)
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
-    skip = 1
-    if mode == GenerationMode.BEAM_SEARCH and not scores.has_others and _candidates(config) <= model.config.vocab_size:
+    is_beam_search, skip = mode == GenerationMode.BEAM_SEARCH, 1
+    if is_beam_search and not processors.has_others and _candidates(config) <= model.config.vocab_size:
         skip = repeats  # the beams of a source start with the same tokens, so only one of them is read
     with copies_if(config.max_length > input_ids.shape[1] + 1):  # not for a single step
-        steps = make_steps(model, model_kwargs, len(input_ids) // repeats, config.num_beams)
-        decoder, sequences = _Decoder(steps, model.lm_head), input_ids[::skip]
-        if mode == GenerationMode.BEAM_SEARCH:
+        reader = make_decoder(model, model_kwargs, len(input_ids) // repeats, config.num_beams)
+        decoder, sequences = _Decoder(reader, model.lm_head), input_ids[::skip]
+        if is_beam_search:
             starts = sequences.unflatten(0, (-1, repeats // skip))
-            result = _beam_search(decoder, starts, scores, stopping_criteria, config)
+            result = _beam_search(decoder, starts, processors, stopping_criteria, config)
         else:
-            result = {"sequences": _one_by_one(decoder, sequences, scores, stopping_criteria, config)}
+            result = {"sequences": _one_by_one(decoder, sequences, processors, stopping_criteria, config)}
     if not config.return_dict_in_generate:
         return result["sequences"]
     kinds = OUTPUTS[model.config.is_encoder_decoder]
-    return kinds[mode == GenerationMode.BEAM_SEARCH](**result)
+    return kinds[is_beam_search](**result)
 
 
 def _end_tokens(config: GenerationConfig) -> list[int]:
@@ -117,7 +118,11 @@ def _candidates(config: GenerationConfig) -> int:
 
 
 def _one_by_one(
-    decoder: "_Decoder", sequences: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
+    decoder: "_Decoder",
+    sequences: Tensor,
+    processors: "_Processors",
+    stops: StoppingCriteriaList,
+    config: GenerationConfig,
 ) -> Tensor:
     """Greedy search or sampling: add the best token, or a random one, to every sequence (B, T) until all end."""
     is_open = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
@@ -125,10 +130,10 @@ def _one_by_one(
     padding = next((token for token in (config.pad_token_id, *_end_tokens(config)) if token is not None), None)
     while is_open.any():
         if config.do_sample:
-            logits = scores.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
+            logits = processors.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
             tokens = torch.multinomial(logits.softmax(dim=-1), num_samples=1).squeeze(1)
         else:
-            tokens = decoder.best(sequences, scores)
+            tokens = decoder.best(sequences, processors)
         if has_end:
             tokens = torch.where(is_open, tokens, padding)  # type: ignore[arg-type]  # then there is one
         sequences = torch.cat([sequences, tokens.unsqueeze(1)], dim=1)
@@ -137,9 +142,13 @@ def _one_by_one(
 
 
 def _beam_search(
-    decoder: "_Decoder", running: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
+    decoder: "_Decoder",
+    running: Tensor,
+    processors: "_Processors",
+    stops: StoppingCriteriaList,
+    config: GenerationConfig,
 ) -> dict[str, Tensor]:
-    """Transformers' beam search, rule by rule, from starts (B, 1 or K, T).
+    """Transformers' beam search, rule by rule, from the first tokens (B, 1 or K, T).
 
     Every source has K running beams, and K places for sequences that have ended. The score of an ended sequence is
     divided by its length to the power of ``length_penalty``.
@@ -157,7 +166,7 @@ def _beam_search(
     while True:
         rows = running.flatten(0, 1)
         log_probs = decoder.logits(rows).log_softmax(dim=-1)
-        log_probs = scores.process(rows, log_probs)
+        log_probs = processors.process(rows, log_probs)
         candidate_scores, beam, token = _best(log_probs.unflatten(0, running.shape[:2]), running_scores, count)
         candidates = torch.cat([_take(running, beam), token.unsqueeze(2)], dim=2)  # (B, C, T + 1)
         length = candidates.shape[2] - prompt
@@ -178,7 +187,7 @@ def _beam_search(
         # The best of the others run on.
         running_scores, place = (candidate_scores + is_end * NEVER).topk(beams)
         first_row = torch.arange(0, len(rows), running.shape[1], device=device).unsqueeze(1)  # (B, 1)
-        decoder.steps.reorder((beam.gather(1, place) + first_row).flatten())
+        decoder.reader.reorder((beam.gather(1, place) + first_row).flatten())
         running = _take(candidates, place)
         longest_is_best = config.early_stopping == "never" and penalty > 0
         best_length = config.max_length - prompt if longest_is_best else length
@@ -225,12 +234,12 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
     return values.gather(1, index.unsqueeze(2).expand(-1, -1, values.shape[2]))
 
 
-class _Scores:
+class _Processors:
     """The logits processors in their order. Those that forbid tokens, always or before a length, work in place here."""
 
     def __init__(self, processors: LogitsProcessorList, vocabulary: int, device: torch.device) -> None:
         self.device = device
-        self.steps: list[Any] = []  # each a processor, or a minimum length and the tokens forbidden before it
+        self.processors: list[Any] = []  # each one, or a minimum length and the tokens that are forbidden before it
         for processor in processors:
             step: Any = processor
             if type(processor) is generation.MinLengthLogitsProcessor:
@@ -242,12 +251,12 @@ class _Scores:
             if isinstance(step, tuple):
                 tokens = step[1].to(device)
                 step = step[0], tokens[(tokens >= 0) & (tokens < vocabulary)]
-            self.steps.append(step)
-        self.has_others = any(not isinstance(step, tuple) for step in self.steps)
+            self.processors.append(step)
+        self.has_others = any(not isinstance(step, tuple) for step in self.processors)
 
     def process(self, sequences: Tensor, scores: Tensor) -> Tensor:
         """Process the ``scores`` (R, vocabulary) of the tokens after ``sequences`` (R, T), possibly in place."""
-        for step in self.steps:
+        for step in self.processors:
             if not isinstance(step, tuple):
                 shape, scores = scores.shape, step(sequences, scores)
                 if not isinstance(scores, Tensor) or scores.shape != shape:
@@ -261,36 +270,36 @@ class _Scores:
         return scores
 
     def forbidden(self, length: int) -> Tensor:
-        """The tokens that are forbidden after sequences of this length, if there are no other steps."""
+        """The tokens that are forbidden after sequences of this length, if there are no other processors."""
         none = torch.empty(0, dtype=torch.long, device=self.device)
-        return torch.cat([none, *(step[1] for step in self.steps if length < step[0])])
+        return torch.cat([none, *(step[1] for step in self.processors if length < step[0])])
 
 
 class _Decoder:
-    """A decoder's steps and its output projection, as a :class:`RepeatedProduct` if it has no hooks or adapters."""
+    """A decoder and its output projection, a :class:`RepeatedProduct` if it has no hooks or adapters."""
 
-    def __init__(self, steps: RecurrentSteps | TransformerSteps, lm_head: Any) -> None:
-        self.steps = steps
+    def __init__(self, reader: RecurrentSearchDecoder | TransformerSearchDecoder, lm_head: Any) -> None:
+        self.reader = reader
         self.project: Callable[[Tensor], Tensor] = lambda hidden: lm_head(hidden).clone()  # a hook may keep its output
         if is_only_its_weight(lm_head):
             self.project = RepeatedProduct.of(lm_head)
 
     def logits(self, sequences: Tensor) -> Tensor:
         """The logits (R, vocabulary), float32, of the token after every sequence (R, T), whose last token is new."""
-        return self._logits(self.steps.read(sequences)).to(sequences.device)
+        return self._logits(self.reader.read(sequences)).to(sequences.device)
 
-    def best(self, sequences: Tensor, scores: _Scores) -> Tensor:
+    def best(self, sequences: Tensor, processors: _Processors) -> Tensor:
         """The token (R,) with the largest score after every sequence (R, T), whose last token is new."""
-        readouts = self.steps.read(sequences)
-        if isinstance(self.project, RepeatedProduct) and self.steps.copied is None and not scores.has_others:
-            tokens = self.project.largest(readouts, scores.forbidden(sequences.shape[1]))
+        readouts = self.reader.read(sequences)
+        if isinstance(self.project, RepeatedProduct) and self.reader.copied is None and not processors.has_others:
+            tokens = self.project.largest(readouts, processors.forbidden(sequences.shape[1]))
             if tokens is not None:
                 return tokens
         logits = self._logits(readouts).to(sequences.device)
-        return scores.process(sequences, logits).argmax(dim=-1)
+        return processors.process(sequences, logits).argmax(dim=-1)
 
     def _logits(self, readouts: Tensor) -> Tensor:
         logits = self.project(readouts).float()
-        if self.steps.copied is not None:
-            logits = pointer_generator(logits.unsqueeze(1), self.steps.copied)[:, 0].float()
+        if self.reader.copied is not None:
+            logits = pointer_generator(logits.unsqueeze(1), self.reader.copied)[:, 0].float()
         return logits

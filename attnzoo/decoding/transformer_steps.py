@@ -1,10 +1,10 @@
 r"""The small Transformer's decoder for ``search()``, one token after the other.
 
-In a step of a small model, modules, caches and masks take as long as the products. Here one product computes queries,
-keys and values. The keys of a source's beams stay side by side, and a mask says which beam has seen which key.
+In a step of a small model, modules, caches and masks take as long as the products. So here one product computes
+queries, keys and values. The keys of a source's beams stay side by side, and a mask says which beam has seen which key.
 Reordering the beams reorders rows of this mask; no key moves. The beams of a search soon come from one ancestor, so
-most of their tokens are the same, with one key for all of them. Where the room for keys is full, those that no beam
-sees any more are dropped: the keys grow as the length does, and not as the length times the number of beams.
+most of their tokens are the same, with one key for all of them. When the room for keys is full, keys that no beam sees
+any more are dropped. So the number of keys grows with the length, and not with the length times the number of beams.
 
 Dimensions: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
 each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
@@ -30,10 +30,10 @@ from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct
 
 SCALED_DOT_PRODUCTS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")  # all compute it
-ROOM = 32  # tokens of every row that room is made for
+ROOM = 32  # tokens of every row for which room is made
 
 
-class TransformerSteps:
+class TransformerSearchDecoder:
     """The decoder's last hidden states for sequences that grow by one token at a time.
 
     Args:
@@ -96,7 +96,7 @@ class TransformerSteps:
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
         # Set by the first read: its cache, which tokens a row has seen, and the position of the next token.
         self.cached: Any = None  # the layers of the target's cache, and those of the source's
-        self.layers: list[_LayerSteps] = []  # made in the second read
+        self.layers: list[_SearchLayer] = []  # made in the second read
         self.mask: Tensor | None = None  # (G, 1, N, S), None where all have seen all
         self.length, self.room = 0, 0  # S, and how large it may become
         self.positions = torch.empty(0)  # (B, 1), or (1, 1) where all are alike
@@ -112,7 +112,7 @@ class TransformerSteps:
         if not self.layers:
             copies = 1 if self.num_beams > 1 else len(sequences) // self.num_sources  # else each row has its own keys
             parts: Any = zip_longest(self.decoder.layers, *self.cached)
-            self.layers = [_LayerSteps(layer, own, of_source, copies) for layer, own, of_source in parts]
+            self.layers = [_SearchLayer(layer, own, of_source, copies) for layer, own, of_source in parts]
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
         if self.decoder.position_embedding is not None:
             by_position = x.unflatten(0, (self.positions.shape[0], -1))
@@ -177,7 +177,7 @@ class TransformerSteps:
         return outputs.last_hidden_state[:, -1].repeat_interleave(repeats, dim=0)
 
 
-class _LayerSteps:
+class _SearchLayer:
     """A layer, step by step; ``own`` and ``of_source`` are its layers in the caches of the target and of the source."""
 
     def __init__(self, layer: TransformerLayer, own: Any, of_source: Any, copies: int) -> None:

@@ -1,6 +1,6 @@
 """Search over arrays: the best sequences or samples of a decoder that reads one token after the other, in numpy.
 
-It lies beside ``run.py`` in every exported folder, and needs nothing but numpy.
+It is in every exported folder, next to ``run.py``, and needs only numpy.
 
 Dimensions: B sources, K beams of each, R = B * K rows, C candidates, S source length, T tokens,
 V vocabulary size.
@@ -15,7 +15,7 @@ NEVER = np.float32(-1e9)  # added to the score of a sequence that must not be ch
 
 
 class Generated(NamedTuple):
-    """What is generated from arrays; N outputs of each source, the best first.
+    """The N outputs of each source, the best first.
 
     Shape:
         - tokens: (B * N, T), padded after the end
@@ -28,7 +28,7 @@ class Generated(NamedTuple):
     attention: np.ndarray | None
 
 
-class Steps:
+class OnnxDecoder:
     """A decoder, one token after the other; its rows are the beams or samples of each source, which share it.
 
     Args:
@@ -70,7 +70,7 @@ class Steps:
 
 
 def sample(
-    steps: Steps,
+    decoder: OnnxDecoder,
     limits: np.ndarray,
     ends: Sequence[int],
     padding: int,
@@ -79,7 +79,7 @@ def sample(
     top_k: int = 50,
     top_p: float = 1.0,
 ) -> Generated:
-    """One sample for each row of the steps.
+    """One sample for each row of the decoder.
 
     Raises:
         ValueError: an option out of range.
@@ -91,19 +91,19 @@ def sample(
     is_open = np.ones(len(rows), dtype=bool)
     tokens, scores = np.zeros((len(rows), 0), np.int64), np.zeros(len(rows), np.float32)
     while is_open.any():
-        logits = steps.read()
+        logits = decoder.read()
         totals = np.exp(log_softmax(_warped(logits, **options))).cumsum(axis=1, dtype=np.float64)
         draws = random.random((len(rows), 1)) * totals[:, -1:]
         chosen = np.where(is_open, (totals <= draws).sum(axis=1).clip(max=logits.shape[1] - 1), padding)
         scores = scores + np.where(is_open, log_softmax(logits)[rows, chosen], 0)
         tokens = np.concatenate([tokens, chosen[:, None]], axis=1)
         is_open &= ~(np.isin(chosen, ends) | (tokens.shape[1] >= limits))
-        steps.go_on(rows, chosen)
-    return Generated(tokens, scores, steps.attention())
+        decoder.go_on(rows, chosen)
+    return Generated(tokens, scores, decoder.attention())
 
 
 def beam_search(
-    steps: Steps,
+    decoder: OnnxDecoder,
     beams: int,
     wanted: int,
     limits: np.ndarray,
@@ -135,7 +135,7 @@ def beam_search(
     can_improve = np.ones((batch, 1), bool)
     first_row = np.arange(batch)[:, None] * beams
     for length in range(1, longest + 1):
-        log_probs = log_softmax(steps.read()).reshape(batch, beams, -1) + running_scores[:, :, None]
+        log_probs = log_softmax(decoder.read()).reshape(batch, beams, -1) + running_scores[:, :, None]
         candidate_scores, place = _best(log_probs.reshape(batch, -1), count)
         beam, token = np.divmod(place, log_probs.shape[2])
         new = np.stack([token, beam + first_row], axis=2)[:, :, None]
@@ -162,11 +162,11 @@ def beam_search(
         if (early_stopping is True and has_ended.all()) or is_end.all() or not can_improve.any():
             break
         tokens, rows = running[:, :, -1].reshape(-1, 2).T
-        steps.go_on(rows, tokens)
+        decoder.go_on(rows, tokens)
     lengths = ended_lengths[:, :wanted].ravel()
     tokens, rows = ended[:, :wanted, : lengths.max()].reshape(len(lengths), -1, 2).transpose(2, 0, 1)
     scores = ended_scores[:, :wanted].ravel() * lengths**length_penalty
-    return Generated(tokens, scores, steps.attention(rows))
+    return Generated(tokens, scores, decoder.attention(rows))
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

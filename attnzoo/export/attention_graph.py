@@ -11,7 +11,7 @@ from ..attention import AdditiveScore, DotScore, GeneralScore, LocationScore, So
 from .graph import BOOL, FLOAT, Graph, numbers
 
 LOWEST = np.finfo(np.float32).min
-SCORES = (DotScore, GeneralScore, AdditiveScore, LocationScore)  # that have a graph
+SCORES = (DotScore, GeneralScore, AdditiveScore, LocationScore)  # those that :meth:`AttentionGraph.scores` computes
 
 
 def attend(g: Graph, scores: str, value: str, mask: str | None, reweight: str | None = None) -> tuple[str, str]:
@@ -43,25 +43,17 @@ class Positions(NamedTuple):
 
 
 class AttentionGraph:
-    """:class:`attnzoo.attention.SourceAttention` as a graph.
-
-    Raises:
-        ValueError: a score that has no graph.
-    """
+    """:class:`attnzoo.attention.SourceAttention` as a graph, with a score of ``SCORES``."""
 
     def __init__(self, attention: SourceAttention) -> None:
         self.score: Any = attention.score
         self.window: Any = attention.window
-        self.key_proj = getattr(self.score, "key_proj", None)  # of a score that reads more than values and positions
-        if type(self.score) not in SCORES:
-            raise ValueError(
-                f"the score {type(self.score).__name__} has no ONNX graph; add it to AttentionGraph.scores"
-            )
+        self.key_proj = getattr(self.score, "key_proj", None)  # None for a score that does not project the key
 
     def __call__(self, g: Graph, query: str, source: dict[str, str], number: str | None) -> tuple[str, str]:
         """Context (B, T, V) and weights (B, T, S) of the queries (B, T, H) of step ``number`` (R,)."""
         scores = self.scores(g, query, source)
-        # The root graph makes what is the same at every step of a loop.
+        # What is the same at every step of a loop is computed in the root graph.
         mask, reweight = g.root.unsqueeze(g.root.op("Cast", source["attention_mask"], to=BOOL), 1), None  # (B, 1, S)
         if isinstance(self.score, LocationScore):
             rows = len(self.score.position_key)

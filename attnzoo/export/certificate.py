@@ -1,4 +1,4 @@
-"""The certificate of an export: how far it is from the model that it was made of, measured on texts and random tokens.
+"""The certificate of an export: how much it differs from its model, measured on texts and random tokens.
 
 Dimensions: B texts, S source length, T tokens.
 """
@@ -19,10 +19,10 @@ from .run import DETAILS, OnnxModel
 BEAMS = 5
 BATCHES = (1, 64)
 MAX_DIFFERENCE = 1e-4  # of logits in float32
-# Tokens after random ones. In a longer search beams come so near to each other that rounding decides between them.
+# Tokens to generate after random ones. In a longer search, beams become so similar that rounding decides between them.
 RANDOM_STEPS = 64
-MIN_SCORED = 1000  # texts, of fewer a score changes by too much with one of them
-MAX_CHANGE = {"per": 0.3, "wer": 0.3, "accuracy": 0.3, "bleu": 0.5}  # of int8, in points of the score
+MIN_MEASURED = 1000  # texts; with fewer, one text changes a figure too much
+MAX_CHANGE = {"per": 0.3, "wer": 0.3, "accuracy": 0.3, "bleu": 0.5}  # of a figure in int8, in points
 
 
 @torch.no_grad()
@@ -38,8 +38,9 @@ def certify(
     The random rows are longer and shorter than any text, padded on the left and on the right.
 
     Returns:
-        "examples", the number of comparisons; "greedy" and "beams", how many outputs were the same, or for a model that
-        generates nothing "predictions"; "logits" and "attention", the largest differences; "texts", the number of texts
+        "examples", the number of comparisons; "greedy" and "beams" (or "predictions" for a model that does not
+        generate), the number of outputs that were the same; "logits" and "attention", the largest differences; "texts",
+        the number of texts
     """
     model.eval()
     found: dict[str, Any] = {"texts": len(texts), "examples": 0, "logits": 0.0}
@@ -62,7 +63,7 @@ def certify(
 
 
 def faults(certificate: dict[str, Any], weights: str) -> list[str]:
-    """What a certificate shows that must not be: in float32 another output, in int8 a change of a score."""
+    """The faults that a certificate shows: other outputs in float32, a figure that changed too much in int8."""
     found = []
     if weights == "float32":
         if certificate.get("logits", 0) > MAX_DIFFERENCE:
@@ -72,7 +73,7 @@ def faults(certificate: dict[str, Any], weights: str) -> list[str]:
             if certificate.get(name, certificate["examples"]) < certificate["examples"]:
                 found.append(f"{name}: {certificate[name]} of {certificate['examples']} outputs are the same")
     for key, (before, after) in certificate.get("scores", {}).items():
-        is_measured = certificate["scored"] >= MIN_SCORED and key in MAX_CHANGE
+        is_measured = certificate["scored"] >= MIN_MEASURED and key in MAX_CHANGE
         if is_measured and abs(after - before) > MAX_CHANGE[key]:
             name, unit = certificate["metrics"][key]
             change = f"is {after:.2f}{unit} and was {before:.2f}{unit}, a change of more than {MAX_CHANGE[key]} points"
@@ -91,7 +92,7 @@ def _batches(
             batch = tokenizer(*chosen, padding=True, padding_side=side, return_tensors="pt")
             yield {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
             if size == 1 and first == BATCHES[1] - 1:
-                break  # as many alone as in a batch
+                break  # as many texts alone as in one batch
 
 
 def _random_batches(model: Any, exported: OnnxModel, longest: int) -> Iterator[dict[str, Tensor]]:
@@ -114,7 +115,7 @@ def _random_batches(model: Any, exported: OnnxModel, longest: int) -> Iterator[d
 
 
 def _compare_generation(model: Any, exported: OnnxModel, batch: dict[str, Tensor], steps: int | None) -> dict[str, Any]:
-    """``steps``: at most so many new tokens; None for as many as the model's generation config says."""
+    """``steps``: the largest number of new tokens; None for the limit of the model's generation config."""
     ids, mask = batch["input_ids"], batch["attention_mask"]
     prompt = ids.shape[1] if exported.task == "continuation" else 1
     same = {}
@@ -179,7 +180,7 @@ CARD = """\
 `{name}` {what}. It runs without PyTorch:
 
 {use}
-## Beside PyTorch
+## Compared with PyTorch
 
 Measured by `attnzoo export` when it made the folder{data}.{how}
 
@@ -220,7 +221,7 @@ LOOPS = "`encoder.onnx` reads a source, `step.onnx` makes the next token, and `g
 
 
 def figures(certificate: dict[str, Any]) -> list[tuple[str, str]]:
-    """The figures of a certificate, each as what was measured and its value in words."""
+    """The figures of a certificate: what was measured, and its value as text."""
     examples = certificate["examples"]
     largest = {"logits": "largest difference of logits", "attention": "largest difference of attention weights"}
     rows = [(said, f"{certificate[key]:.1e}") for key, said in largest.items() if key in certificate]
@@ -242,10 +243,10 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
     """Write ``README.md`` of an export, and the certificate into its details.
 
     Args:
-        folder: of the export
-        certificate: from :func:`certify`; "scores", if there are any, has (PyTorch's, the export's) for each key, and
-            "metrics" the name and the unit
-        name: of the model
+        folder: the folder of the export
+        certificate: from :func:`certify`; "scores", if it is there, has the figures (PyTorch's, the export's) of each
+            key, and "metrics" the name and the unit
+        name: the name of the model
         header: the YAML header, without its lines of dashes
         example: a text, as a literal of Python
     """

@@ -1,4 +1,4 @@
-"""The work of ``attnzoo export``: load a folder, write the export, certify it, write its card."""
+"""``attnzoo export``: load a folder, write the export, certify it, write its card."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from .onnx_folder import new_folder, to_onnx
 from .pipeline_model import OnnxForPipelines
 from .run import DETAILS, OnnxModel, require_unchanged
 
-CERTIFIED = 200  # texts whose outputs are compared; scores are of all that are given
+CERTIFIED = 200  # texts whose outputs are compared; figures are of all texts that are given
 
 
 def export_folder(source: str, folder: Path, form: str, weights: Weights, task: Any, check: bool) -> dict[str, Any]:
@@ -27,11 +27,11 @@ def export_folder(source: str, folder: Path, form: str, weights: Weights, task: 
 
     Args:
         source: the folder of the model, or its Hub id
-        folder: of the export
+        folder: the folder of the export
         form: "onnx" or "ctranslate2"
         weights: how weights are stored
-        task: the model's task with its test split, to measure texts and scores on; None for random tokens alone
-        check: whether the export is there already
+        task: the model's task with its test split, to measure outputs and figures on; None for random tokens alone
+        check: whether to certify an existing export
 
     Raises:
         ValueError, FileExistsError: as :func:`attnzoo.export.to_onnx`; or the certificate has faults. The export is
@@ -48,8 +48,8 @@ def export_folder(source: str, folder: Path, form: str, weights: Weights, task: 
             write(model, part, tokenizer, weights, text)
         certificate = certify_folder(model, tokenizer, part, task)
         if found := faults(certificate, weights):
-            remedy = "export it again" if check else "nothing was written; other --weights may do"
-            raise ValueError(f"{folder} is not what PyTorch computes: {'; '.join(found)} ({remedy})")
+            remedy = "export it again" if check else "nothing was written; try other --weights"
+            raise ValueError(f"{folder} differs from what PyTorch computes: {'; '.join(found)} ({remedy})")
         if not check:
             write_card(part, certificate, Path(source).name, header_of(text), example_of(task))
     return certificate
@@ -59,11 +59,13 @@ def weights_of(folder: Path, form: str, model: Any) -> Weights:
     """How the weights of an export are stored.
 
     Raises:
-        FileNotFoundError: there is no export.
-        ValueError: it is of another form, or of a model with another config.
+        FileNotFoundError: the folder has no export. ValueError: the export has another form, or its model another
+        config.
     """
     if not (folder / DETAILS).is_file():
-        raise FileNotFoundError(f"{folder} is no exported model: it has no {DETAILS}; leave --check out to export one")
+        raise FileNotFoundError(
+            f"{folder} is not an exported model: it has no {DETAILS}; to make one leave --check out"
+        )
     details = read_mapping(folder / DETAILS)
     found = "ctranslate2" if details.get("task") == "ctranslate2" else "onnx"
     if found != form:
@@ -94,7 +96,7 @@ def load(source: str) -> Any:
     for model_class in auto_classes(config).values():
         if model_class.__name__ in names:
             return load_trained(model_class, source)
-    raise ValueError(f"{source} is no model of attnzoo: its config names the architectures {names}")
+    raise ValueError(f"{source} is not a model of attnzoo: its config names the architectures {names}")
 
 
 def measure_translations(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, Any]:
@@ -104,25 +106,26 @@ def measure_translations(model: Any, tokenizer: Any, folder: Path, task: Any) ->
 
 
 def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, Any]:
-    """The certificate, with the task's scores of PyTorch and of the export if its test split can be scored.
+    """The certificate, with the task's figures for PyTorch and for the export if they can be computed on its test
+    split.
 
-    Outputs that are generated are scored as greedy search finds them, with the length limit that the task has.
+    Generated outputs are those of greedy search, with the length limit of the task.
     """
     exported = OnnxModel(folder)
     if task is None:
         return certify(model, exported)
     rows = task.splits["test"]
     sides = [rows[column][:] for column in (task.columns[:1] if exported.generates else task.columns)]
-    if exported.task in ("continuation", "fill-mask"):  # long texts, and scores of their probabilities
+    if exported.task in ("continuation", "fill-mask"):  # long texts, whose figures need probabilities
         beginnings = [" ".join(text.split()[:30]) for text in sides[0]]
         return certify(model, exported, tokenizer, [text for text in beginnings if text][:CERTIFIED])
     certificate = certify(model, exported, tokenizer, *(side[:CERTIFIED] for side in sides))
-    # Greedy, since all texts of a test split are scored, which may be thousands.
+    # Greedy search, since a test split may have thousands of texts.
     options: dict[str, Any] = {"num_beams": 1} if exported.generates else {}
     with warnings.catch_warnings():  # of unknown words, which a test split has
         warnings.simplefilter("ignore", UserWarning)
         found = [task.predict(one, tokenizer, "test", **options) for one in (model, OnnxForPipelines(folder))]
-    scores = [task.score("test", predictions) for predictions in found]
+    scores = [task.measure("test", predictions) for predictions in found]
     certificate["scored"] = len(rows)
     certificate["scores"] = {key: [score[key] for score in scores] for key in task.metric_names if key in scores[0]}
     certificate["metrics"] = {key: [task.metric_names[key], task.units.get(key, "")] for key in certificate["scores"]}

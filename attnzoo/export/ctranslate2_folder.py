@@ -107,7 +107,7 @@ def specification(model: Any, names: Sequence[str], unknown: str | None = None) 
 
 
 def certify_translations(model: Any, tokenizer: Any, folder: Path, texts: Sequence[str]) -> dict[str, Any]:
-    """How many sources CTranslate2 translates as ``generate()`` does, greedy and with beams.
+    """The number of sources that CTranslate2 translates as ``generate()`` does, greedy and with beams.
 
     The sources are ``texts``, or rows of random tokens if there are none.
     """

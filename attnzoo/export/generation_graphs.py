@@ -21,8 +21,8 @@ class Decoder(Protocol):
     """The parts of a family's graphs.
 
     Attributes:
-        source: what the encoder leaves for every step to attend to; its first dimension is B
-        state: what a step leaves for the next; its first dimension is R
+        source: the encoder's outputs that every step attends to; the first dimension is B
+        state: what a step passes to the next; the first dimension is R
         attention: None for a decoder that attends to no source
     """
 
@@ -32,11 +32,11 @@ class Decoder(Protocol):
     attention: Any
 
     def first_tokens(self, g: Graph, input_ids: str) -> str:
-        """The tokens (B,) that the first step reads: the start token, but for a decoder that continues its input."""
+        """The tokens (B,) that the first step reads: the start token, except for a decoder that continues its input."""
         return g.op("Expand", [self.config.decoder_start_token_id], g.size(input_ids, 0))
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
-        """What is attended to, and the state before the first step."""
+        """What the steps attend to, and the state before the first step."""
 
     def step(
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]

@@ -24,7 +24,7 @@ FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.IN
 
 
 def numbers(tensor: Tensor) -> np.ndarray:
-    """A tensor as an array of float32 with memory of its own: CTranslate2 makes eight bits of it in place."""
+    """A copy of a tensor as an array of float32: CTranslate2 quantises it in place."""
     return tensor.detach().float().cpu().numpy().copy()
 
 
@@ -36,7 +36,7 @@ def quantise(rows: np.ndarray, largest: int = 127) -> tuple[np.ndarray, np.ndarr
 
 
 class Graph:
-    """A graph in the making; a value is the name of a node's output.
+    """A graph that is being built. A value is the name of a node's output.
 
         y = graph.op("Add", x, np.float32(1))     # an array becomes an initializer, one for all equal arrays
 
@@ -64,7 +64,7 @@ class Graph:
     def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """The output of a node, or a list of them.
 
-        An input is a value, an array or what numpy makes one of, or None for one that is left out.
+        An input is a value, an array (or anything that numpy makes one of), or None for an input that is left out.
         """
         names = ["" if part is None else part if isinstance(part, str) else self.constant(part) for part in inputs]
         results = [self.root.name(kind) for _ in range(outputs)]

@@ -22,7 +22,7 @@ from .reading_graphs import self_attentive, small_transformer
 from .recurrent_graph import RecurrentGraphs
 from .transformer_graph import CausalGraphs, Seq2SeqGraphs
 
-# For each class of model that can be exported, what its export does and the parts or the graph it is made of.
+# For each class of model that can be exported: the task of its export, and what makes its parts or its graph.
 GENERATING: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "AttentionalRNNForConditionalGeneration": ("text-to-text", RecurrentGraphs),
     "SmallTransformerForConditionalGeneration": ("text-to-text", Seq2SeqGraphs),
@@ -46,7 +46,7 @@ KNOWN_OPTIONS = {
 def to_onnx(
     model: Any, folder: str | Path, tokenizer: Any = None, weights: Weights = "float32", card: str | None = None
 ) -> Path:
-    """Write a model as ONNX graphs, with what runs them: see ``docs/export.md``.
+    """Write a model as ONNX graphs, with the program that runs them: see ``docs/export.md``.
 
     Args:
         model: a model of the zoo with a head
@@ -65,7 +65,7 @@ def to_onnx(
     """
     check_exportable(model, weights)
     if tokenizer is not None and not getattr(tokenizer, "is_fast", False):
-        raise ValueError(f"{type(tokenizer).__name__} is no fast tokenizer; an export needs its tokenizer.json")
+        raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer; an export needs its tokenizer.json")
     name = type(model).__name__
     with torch.no_grad():
         if name in GENERATING:
@@ -105,7 +105,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     """A folder for an export, which is moved to its place, ``folder``, unless an error is raised before.
 
     Raises:
-        FileExistsError: there is something else at this place than an empty folder.
+        FileExistsError: the path exists and is not an empty folder.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -121,7 +121,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
 
 
 def check_exportable(model: Any, weights: str) -> None:
-    """Raise a ValueError that names what cannot be exported, if anything."""
+    """Raise a ValueError for a model that cannot be exported; the message names the reason."""
     if weights not in WEIGHTS:
         raise ValueError(f"weights must be one of {', '.join(map(repr, WEIGHTS))}, got {weights!r}")
     name = type(model).__name__

@@ -24,8 +24,8 @@ class OnnxForPipelines(nn.Module):
     """An exported model that the pipelines of attnzoo, ``text-classification`` and :func:`attnzoo.align` accept.
 
     Args:
-        folder: that ``attnzoo export`` wrote, of a text-to-text model or a text classifier
-        threads: of ONNX Runtime; None is one for every core
+        folder: a folder that ``attnzoo export`` wrote, of a text-to-text model or a text classifier
+        threads: the threads of ONNX Runtime; None is one for every core
 
     Raises:
         FileNotFoundError: no such folder, or no exported model in it.
@@ -85,7 +85,7 @@ class OnnxForPipelines(nn.Module):
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if self.can_generate():
-            labels = inputs["labels"].clamp(min=0)  # padding is -100; what is read there changes no earlier logits
+            labels = inputs["labels"].clamp(min=0)  # padding is -100; any token there leaves earlier logits unchanged
             logits, attention = self.onnx.forced_decode(input_ids.numpy(), mask.numpy(), labels.numpy())
             cross = None if attention is None else (torch.from_numpy(attention)[:, None],)
             return Seq2SeqLMOutput(logits=torch.from_numpy(logits), cross_attentions=cross)

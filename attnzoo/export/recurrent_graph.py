@@ -9,16 +9,40 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from ..recurrent_cells import ChoGRU, layer_weights
+from ..attention import LocalWindow
+from ..recurrent_cells import WITH_CELL_STATE, ChoGRU, PaddedLSTM, TorchGRU, TorchRNN, layer_weights
 from ..recurrent_decoder import BahdanauDecoder, ChoDecoder, LuongDecoder, StateBridge, SutskeverDecoder
 from ..recurrent_encoder import RecurrentEncoder
-from .attention_graph import AttentionGraph, Positions
+from .attention_graph import SCORES, AttentionGraph, Positions
 from .generation_graphs import Decoder
 from .graph import FLOAT, INT32, LARGEST_FACTOR, MICROSOFT, SMALL, Graph, numbers, quantise
 
+# The parts that this file computes. Another class, even a subclass of one of these, may compute something else.
+KNOWN_PARTS: dict[str, tuple[type, ...]] = {
+    "wiring": (ChoDecoder, SutskeverDecoder, BahdanauDecoder, LuongDecoder),
+    "cell": (ChoGRU, TorchGRU, PaddedLSTM, TorchRNN),
+    "score": SCORES,
+    "window": (LocalWindow,),
+}
 OPERATORS = {"lstm": "LSTM", "gru": "GRU", "cho_gru": "GRU", "rnn": "RNN"}
 # The places of ONNX's gates among torch's: of i f c o as i o f c, of r z h as z r h. Cho's are z r h already.
 GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "cho_gru": (0, 1, 2), "rnn": (0,)}
+
+
+def refuse_unknown_parts(model: Any, form: str) -> None:
+    """Raise a ValueError for a wiring, cell, score or window of an attentional RNN that is not in ``KNOWN_PARTS``."""
+    wiring = model.model.decoder.wiring
+    rnns = [rnn for layer in model.model.encoder.rnn.layers for rnn in (layer.forward_rnn, layer.backward_rnn)]
+    found = {"wiring": [wiring], "cell": [*rnns, *wiring.rnn.layers]}
+    if wiring.attention is not None:
+        found |= {"score": [wiring.attention.score], "window": [wiring.attention.window]}
+    for field, parts in found.items():
+        for part in parts:
+            if part is not None and type(part) not in KNOWN_PARTS[field]:
+                raise ValueError(
+                    f"{field}={getattr(model.config, field)!r} is a {type(part).__name__}, which an export to {form} "
+                    f"does not compute; export a model with another {field}"
+                )
 
 
 def cell_weights(
@@ -31,7 +55,7 @@ def cell_weights(
 
     def ordered(rows: np.ndarray) -> np.ndarray:
         parts = np.split(rows, len(GATES[cell]))
-        if cell == "cho_gru":  # z is the share of the new state here, and of the old one in ONNX
+        if cell == "cho_gru":  # here z is the share of the new state; in ONNX, of the old one
             parts[0] = -parts[0]
         return np.concatenate([parts[place] for place in GATES[cell]])
 
@@ -70,7 +94,7 @@ def run_cell(
         - state: the parts of the first state, each (D, B, H); zeros if there are none
     """
     w, r, b = cell_weights(cell, layers, embedding)
-    kind, first = OPERATORS[cell], [*state, None, None][: 2 if cell == "lstm" else 1]
+    kind, first = OPERATORS[cell], [*state, None, None][: 2 if cell in WITH_CELL_STATE else 1]
     last: list[np.ndarray | None] = []
     options: dict[str, Any] = {"hidden_size": layers[0].hidden_size, "direction": direction}
     if kind == "GRU":
@@ -78,7 +102,7 @@ def run_cell(
     if kind == "LSTM" and g.weights == "int8" and w.size >= SMALL:
         kind, options["domain"] = "DynamicQuantizeLSTM", MICROSOFT
         w, r, last = quantised_weights(w, r)
-    return g.op(kind, x, w, r, b, lengths, *first, *last, outputs=3 if cell == "lstm" else 2, **options)
+    return g.op(kind, x, w, r, b, lengths, *first, *last, outputs=3 if cell in WITH_CELL_STATE else 2, **options)
 
 
 def lstm_of_tokens(
@@ -102,7 +126,9 @@ def lstm_of_tokens(
 
 
 def quantised_weights(w: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
-    """Transposed weights in eight bits, and the inputs that follow: no peepholes, then the scales and zero points."""
+    """Transposed weights in eight bits, and the inputs that follow them: peepholes, which are left out, scales, zero
+    points.
+    """
     arrays: list[np.ndarray] = []
     others: list[np.ndarray | None] = [None]
     for weight in (w, r):
@@ -113,7 +139,7 @@ def quantised_weights(w: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 class EncoderGraph:
-    """:class:`attnzoo.recurrent_encoder.RecurrentEncoder` as a graph; padding may stand anywhere."""
+    """:class:`attnzoo.recurrent_encoder.RecurrentEncoder` as a graph; padding may be anywhere."""
 
     def __init__(self, encoder: RecurrentEncoder, cell: str, embedding: nn.Embedding) -> None:
         self.layers, self.cell, self.embedding = encoder.layers, cell, embedding
@@ -153,16 +179,20 @@ class RecurrentGraphs(Decoder):
     """The attentional RNN for conditional generation, as the parts of the graphs in ``generation_graphs.py``.
 
     The state of a step, by name: hidden_0, cell_0, hidden_1, ... (R, H) of the layers; feed (R, ...), what a step reads
-    beside its embedding; number (R,), the step's, for a monotonic window.
+    in addition to its embedding; number (R,), the step's, for a monotonic window.
+
+    Raises:
+        ValueError: a part of the model is not in ``KNOWN_PARTS``.
     """
 
     def __init__(self, model: Any) -> None:
+        refuse_unknown_parts(model, "ONNX")
         self.config = config = model.config
         self.encoder = EncoderGraph(model.model.encoder.rnn, config.cell, model.model.encoder.embed_tokens)
         self.embedding, self.lm_head = model.model.decoder.embed_tokens, model.lm_head
         self.wiring = model.model.decoder.wiring
         self.attention: Any = None if self.wiring.attention is None else AttentionGraph(self.wiring.attention)
-        self.parts = ["hidden", "cell"] if config.cell == "lstm" else ["hidden"]
+        self.parts = ["hidden", "cell"] if config.cell in WITH_CELL_STATE else ["hidden"]
         layers, size = range(config.decoder_layers), config.decoder_hidden_size
         self.state = {f"{part}_{layer}": (np.float32, ["R", size]) for layer in layers for part in self.parts}
         if config.wiring == "cho" or config.input_feeding:
@@ -176,7 +206,7 @@ class RecurrentGraphs(Decoder):
                 self.source["keys"] = np.float32, ["B", "S", self.attention.key_proj.out_features]
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
-        """What is attended to, and the state before the first step."""
+        """What the steps attend to, and the state before the first step."""
         values, states = self.encoder(g, input_ids, attention_mask)
         source = {"values": values} if "values" in self.source else {}
         if "keys" in self.source:
@@ -199,7 +229,7 @@ class RecurrentGraphs(Decoder):
         feed = None
         if isinstance(wiring, ChoDecoder):
             top = feed = g.op("Tanh", g.linear(top, wiring.context_proj))
-        else:  # of the backward RNN
+        else:  # Bahdanau's, from the backward RNN
             width = wiring.initial_proj.in_features
             top = g.op("Slice", top, [-width], [2**31], [1])
         hidden = g.op("Tanh", g.linear(top, wiring.initial_proj))
@@ -251,7 +281,7 @@ class RecurrentGraphs(Decoder):
             readout = g.op("Tanh", g.linear(self._joined(g, [context, top]), wiring.output_proj))
             if "feed" in state:
                 after["feed"] = readout
-        else:
+        else:  # Sutskever's
             after, readout = self._run(g, [words], state, tokens)
         if "number" in state:
             after["number"] = g.op("Add", state["number"], [1])

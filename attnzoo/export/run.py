@@ -1,4 +1,4 @@
-"""Run a model that attnzoo exported to ONNX. It needs numpy, tokenizers and onnxruntime; neither torch nor attnzoo.
+"""Run a model that attnzoo exported to ONNX. It needs numpy, tokenizers and onnxruntime, but neither torch nor attnzoo.
 
     python run.py attention --n-best 3
 
@@ -25,26 +25,26 @@ from tokenizers import Tokenizer
 
 if __package__:
     from ..json_files import read_mapping
-    from .array_search import Generated, Steps, beam_search, log_softmax, sample
+    from .array_search import Generated, OnnxDecoder, beam_search, log_softmax, sample
 else:  # in an exported folder, where the files lie side by side
-    from array_search import Generated, Steps, beam_search, log_softmax, sample  # type: ignore[no-redef]
+    from array_search import Generated, OnnxDecoder, beam_search, log_softmax, sample  # type: ignore[no-redef]
     from json_files import read_mapping  # type: ignore[no-redef]
 
-DETAILS = "export.json"  # what was exported, and how
+DETAILS = "export.json"  # the description of the export
 TASKS = ("text-to-text", "continuation", "fill-mask", "classification", "token-classification")
 
 
 class Output(NamedTuple):
-    """What a model generates from a text; the tokens are without special ones."""
+    """One output that a model generates from a text, without special tokens."""
 
     text: str
-    score: float  # log p(text | source), its end included
+    score: float  # log p(text | source), which includes the end token
     tokens: tuple[str, ...]
-    alignment: np.ndarray | None = None  # (T, S), for each token its weight of every source token, on request
+    alignment: np.ndarray | None = None  # (T, S), the weight of every source token for each token; on request
 
 
 class Classified(NamedTuple):
-    """The label of a text, and what the model says of all labels."""
+    """The best label of a text or a token, and the values of all labels."""
 
     label: str
     values: dict[str, float]  # probabilities, or numbers of a regression
@@ -57,18 +57,19 @@ class OnnxModel:
 
     Options of a call, for a model that generates:
 
-    - ``n_best``: how many outputs of each text
+    - ``n_best``: the number of outputs of each text
     - ``num_beams``: 1 is greedy search; the default is the model's, and at least ``n_best``
-    - ``max_new_tokens``: the most tokens of an output, one number or one for each text; the default is the model's
+    - ``max_new_tokens``: the largest number of tokens of an output, for all texts or for each; the default is the
+      model's
     - ``do_sample``, ``temperature``, ``top_k``, ``top_p``, ``seed``: samples instead of the best; the same seed gives
       the same samples for the same texts and ``batch_size``
-    - ``alignments=True``: with the alignments
+    - ``alignments=True``: outputs have their alignments
 
     Args:
-        folder: that ``attnzoo export`` wrote
-        threads: of ONNX Runtime; None is one for every core
-        batch_size: texts that are computed at once; a call sorts its texts by length, and of a larger batch the short
-            ones wait for the long ones
+        folder: a folder that ``attnzoo export`` wrote
+        threads: the threads of ONNX Runtime; None is one for every core
+        batch_size: texts that are computed at once; a call sorts its texts by length, since in a batch the short texts
+            wait for the long ones
 
     Raises:
         FileNotFoundError: no such folder, no exported model in it, or a file of it is missing.
@@ -81,14 +82,14 @@ class OnnxModel:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if not (self.folder / DETAILS).is_file():
-            raise FileNotFoundError(f"{self.folder} is no exported model: it has no {DETAILS}; see attnzoo export")
+            raise FileNotFoundError(f"{self.folder} is not an exported model: it has no {DETAILS}; see attnzoo export")
         self.details: dict[str, Any] = self._json(DETAILS)
         require_unchanged(self.folder, self.details)
         self.config: dict[str, Any] = self._json("config.json")
         self.task: str = self.details.get("task", "")
         if self.task not in TASKS:
             raise ValueError(
-                f"{self.folder} is no export to ONNX: {DETAILS} has the task {self.task!r}; export the model to ONNX"
+                f"{self.folder} is not an ONNX export: {DETAILS} has the task {self.task!r}; export the model to ONNX"
             )
         self.generates = self.task in ("text-to-text", "continuation")
         self.generation: dict[str, Any] = self._json("generation_config.json")
@@ -123,7 +124,7 @@ class OnnxModel:
         sources = [self._encode(text, None if pairs is None else pairs[n]) for n, text in enumerate(texts)]
         limits = options.pop("max_new_tokens", None)
         if "seed" in options:
-            options["seed"] = np.random.default_rng(options["seed"])  # one for all batches, which so differ
+            options["seed"] = np.random.default_rng(options["seed"])  # one for all batches, so that they differ
         found: list[Any] = [None] * len(texts)
         by_length = sorted(range(len(texts)), key=lambda n: len(sources[n].ids))
         for first in range(0, len(texts), self.batch_size):
@@ -152,7 +153,7 @@ class OnnxModel:
         top_p: float | None = None,
         seed: int | np.random.Generator | None = None,
     ) -> Generated:
-        """The sequences of ``generate()``, without the start token or the prompt; padding may stand anywhere.
+        """The sequences of ``generate()``, without the start token or the prompt; padding may be anywhere.
 
         Raises:
             ValueError: arrays that are not (B, S) or have other ids than the model, or an option out of range.
@@ -169,13 +170,13 @@ class OnnxModel:
         limits = self._limits(ids, max_new_tokens)
         if do_sample:
             options = self._stated(temperature=temperature, top_k=top_k, top_p=top_p)
-            steps = Steps(self, ids, mask, n_best)
-            return sample(steps, np.repeat(limits, n_best), self.ends, self.padding, seed, **options)
+            decoder = OnnxDecoder(self, ids, mask, n_best)
+            return sample(decoder, np.repeat(limits, n_best), self.ends, self.padding, seed, **options)
         if beams > 1:
             fill = self.generation.get("pad_token_id") or (self.ends[0] if self.ends else self.padding)  # as there
             options = self._stated(length_penalty=None, early_stopping=None)
-            steps, size = Steps(self, ids, mask, beams), self.config["vocab_size"]
-            return beam_search(steps, beams, n_best, limits, self.ends, fill, size, **options)
+            decoder, size = OnnxDecoder(self, ids, mask, beams), self.config["vocab_size"]
+            return beam_search(decoder, beams, n_best, limits, self.ends, fill, size, **options)
         found = self.outputs("greedy", input_ids=ids, attention_mask=mask, max_new_tokens=np.array(limits.max()))
         is_inside = np.arange(found["tokens"].shape[1]) < limits[:, None]
         tokens = np.where(is_inside, found["tokens"], self.padding)
@@ -184,7 +185,8 @@ class OnnxModel:
     def forced_decode(
         self, input_ids: np.ndarray, attention_mask: np.ndarray | None, tokens: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """The logits of every token of given outputs, and the attention: the model reads these instead of its own.
+        """The logits of every token of given outputs, and the attention. The model reads these outputs instead of its
+        own.
 
         Shape:
             - input_ids, attention_mask: (B, S); tokens: (B * N, T), without the start token
@@ -193,19 +195,19 @@ class OnnxModel:
         ids, mask = self._checked(input_ids, attention_mask)
         if not len(tokens) or len(tokens) % len(ids):
             raise ValueError(f"every source needs equally many outputs, got {len(ids)} and {len(tokens)}")
-        steps, rows, logits = Steps(self, ids, mask, len(tokens) // len(ids)), np.arange(len(tokens)), []
+        decoder, rows, logits = OnnxDecoder(self, ids, mask, len(tokens) // len(ids)), np.arange(len(tokens)), []
         for column in np.asarray(tokens, dtype=np.int64).T:
-            logits.append(steps.read())
-            steps.go_on(rows, column)
-        return np.stack(logits, axis=1), steps.attention()
+            logits.append(decoder.read())
+            decoder.go_on(rows, column)
+        return np.stack(logits, axis=1), decoder.attention()
 
     def _stated(self, **given: Any) -> dict[str, Any]:
-        """These options; the generation config has those that are None, unless it does not state them either."""
+        """These options; those that are None come from the generation config, if it has them."""
         found = {name: self.generation.get(name) if value is None else value for name, value in given.items()}
         return {name: value for name, value in found.items() if value is not None}
 
     def _limits(self, ids: np.ndarray, given: int | np.ndarray | None) -> np.ndarray:
-        """The most new tokens of every text, (B,), by the rules of ``generate()``."""
+        """The largest number of new tokens of every text, (B,), by the rules of ``generate()``."""
         prompt = ids.shape[1] if self.task == "continuation" else 1
         given = self.generation.get("max_new_tokens") if given is None else given
         positions = self.config.get("max_position_embeddings")
@@ -285,7 +287,9 @@ class OnnxModel:
         return encoded
 
     def arrays(self, encoded: Sequence[Any]) -> dict[str, np.ndarray]:
-        """input_ids, attention_mask, and of pairs token_type_ids (B, S); prompts are padded left, others right."""
+        """input_ids, attention_mask and, for pairs, token_type_ids (B, S); prompts are padded on the left, others on
+        the right.
+        """
         ids = [one.ids for one in encoded]
         lengths = np.array([[len(row)] for row in ids])
         width, is_left = int(lengths.max()), self.task == "continuation"
@@ -321,7 +325,7 @@ class OnnxModel:
             yield outputs
 
     def _classify_texts(self, encoded: list[Any]) -> Iterator[Any]:
-        """:class:`Classified` for a classifier; for tokens, a tuple of one for each; for masked tokens, their words."""
+        """A :class:`Classified` of each text, or a tuple of one for each token; for masked tokens, their words."""
         arrays = self.arrays(encoded)
         for one in encoded if self.config.get("sentence_pair") else ():
             if {0, 1} - set(one.type_ids):
@@ -373,7 +377,7 @@ class OnnxModel:
             path, options = self.folder / f"{graph}.onnx", onnxruntime.SessionOptions()
             options.intra_op_num_threads = self.threads or 0
             if not path.is_file():
-                raise FileNotFoundError(f"{self.folder} is no whole export: it has no {path.name}; export it again")
+                raise FileNotFoundError(f"{self.folder} is not complete: it has no {path.name}; export it again")
             try:
                 session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             except Exception as error:  # onnxruntime raises nothing narrower
@@ -405,7 +409,7 @@ def require_unchanged(folder: Path, details: dict[str, Any]) -> None:
         raise ValueError(f"{folder / DETAILS} is damaged: its sha256 is not a mapping of files to checksums")
     for name, value in expected.items():
         if not (folder / name).is_file():
-            raise FileNotFoundError(f"{folder} is no whole export: it has no {name}; export it again")
+            raise FileNotFoundError(f"{folder} is not complete: it has no {name}; export it again")
         if checksum(folder / name) != value:
             raise ValueError(f"{folder / name} has changed since the export: its checksum differs; export it again")
 
@@ -419,7 +423,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--num-beams", type=int, help="1 is greedy search (default: the model's)")
     parser.add_argument("--max-new-tokens", type=int, help="default: the model's")
     parser.add_argument("--sample", action="store_true", help="draw samples")
-    parser.add_argument("--seed", type=int, help="of the samples")
+    parser.add_argument("--seed", type=int, help="the seed of the samples")
     parser.add_argument("--alignments", action="store_true", help="print what each token attends to most")
     options = vars(parser.parse_args(arguments))
     read = options.pop("texts") or sys.stdin.read().removeprefix("\ufeff").split("\n")
@@ -439,7 +443,7 @@ def main(arguments: list[str] | None = None) -> None:
         sides = [text.partition("\t") for text in texts]
         pairs = [pair for _, tab, pair in sides if tab] or None
         for text, found in zip(texts, model([side[0] for side in sides], pairs), strict=True):
-            parts: Any = [found] if isinstance(found, Classified) else found  # of the whole text, or one of each token
+            parts: Any = [found] if isinstance(found, Classified) else found  # one of the text, or one of each token
             print(" ".join(getattr(one, "label", one) for one in parts), text, sep="\t")
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")

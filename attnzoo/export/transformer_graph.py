@@ -39,21 +39,21 @@ class StackGraph:
         frequencies = (10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)).numpy()
         angle = g.op("Mul", g.unsqueeze(g.op("Cast", positions, to=FLOAT), 2), frequencies)  # (R or 1, T, D / 2)
         waves = g.op("Concat", g.unsqueeze(g.op("Sin", angle), 3), g.unsqueeze(g.op("Cos", angle), 3), axis=3)
-        return g.op("Add", x, g.reshape(waves, 0, 0, width))  # not -1, which has no answer for an empty sequence
+        return g.op("Add", x, g.reshape(waves, 0, 0, width))  # not -1, which has no value for an empty sequence
 
     def to_heads(self, g: Graph, x: str) -> str:
         """(R, T, D) as (R, H, T, K)."""
         return g.op("Transpose", g.reshape(x, 0, 0, self.heads, self.size), perm=[0, 2, 1, 3])
 
     def heads_of(self, g: Graph, x: str, attention: MultiHeadAttention) -> list[str]:
-        """Queries, keys and values of a sequence's attention to itself, each (R, H, T, K)."""
+        """The queries, keys and values of a self-attention, each (R, H, T, K)."""
         projected = g.linear(x, attention.query_proj, attention.key_proj, attention.value_proj)
         return [self.to_heads(g, part) for part in g.op("Split", projected, outputs=3, axis=-1, num_outputs=3)]
 
     def attend(
         self, g: Graph, attention: MultiHeadAttention, query: str, key: str, value: str, mask: str | None
     ) -> tuple[str, str]:
-        """Section 3.2.1 in every head: the output (B, H, N, K) and the weights (B, H, N, P)."""
+        """Attention as in section 3.2.1, in every head: the output (B, H, N, K) and the weights (B, H, N, P)."""
         query = g.op("Mul", query, np.float32(attention.scaling)) if attention.scaling != 1 else query
         scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
         return attend(g, scores, value, mask)
@@ -112,7 +112,7 @@ class StackGraph:
 
 
 class _CachedDecoder(Decoder):
-    """What the two decoders share: a cache of the layers' keys and values, key_0, value_0, ... (R, H, P, K)."""
+    """A decoder with a cache of the layers' keys and values, key_0, value_0, ... (R, H, P, K)."""
 
     def __init__(self, model: Any) -> None:
         self.config, self.lm_head = model.config, model.lm_head
@@ -129,7 +129,7 @@ class _CachedDecoder(Decoder):
         mask: str | None,
         attend_to_memory: Callable[[int, str], str] | None = None,
     ) -> tuple[str, dict[str, str]]:
-        """Logits (R, vocabulary) after the tokens' embeddings (R, 1, D), and the caches with them.
+        """Logits (R, vocabulary) of tokens with these embeddings (R, 1, D), and the extended caches.
 
         The layers read (R, D): a product of two dimensions and its bias are one operator for ONNX Runtime, and heads
         (R, H, 1, K) need no transposition.
@@ -220,7 +220,7 @@ class CausalGraphs(_CachedDecoder):
         return g.op("Gather", input_ids, -1, axis=1)
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
-        """No source; and the caches of the prompt without its last token."""
+        """No source, and the caches of the prompt without its last token."""
         bounds = [0], [-1], [1]
         before, mask = (g.op("Slice", part, *bounds) for part in (input_ids, attention_mask))
         _, kept = self.stack.read(g, before, mask)

@@ -33,7 +33,7 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
         raise PermissionError("there is no token; run `hf auth login`, or set HF_TOKEN") from error
     except HfHubHTTPError as error:
         if error.response.status_code not in (401, 403):
-            raise ConnectionError(f"what answers at {api.endpoint} is no Hub: {error}") from error
+            raise ConnectionError(f"what answers at {api.endpoint} is not a Hub: {error}") from error
         raise PermissionError("the Hub does not know this token; run `hf auth login` with another one") from error
     account = str(user["name"])
     if not create_pr and user.get("auth", {}).get("accessToken", {}).get("role") == "read":
@@ -81,7 +81,9 @@ def require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:
 
 
 def client(token: str | None) -> HfApi:
-    """The Hub's client. A password in HF_ENDPOINT is refused: it would replace the token and show in every error."""
+    """The Hub's client. A password in HF_ENDPOINT raises an error: it would replace the token and show in every
+    message.
+    """
     api = HfApi(token=token)
     if "@" in urlsplit(api.endpoint).netloc:
         raise ValueError("HF_ENDPOINT has a user name or a password before an @; remove it and set HF_TOKEN")
@@ -93,7 +95,7 @@ def answering(api: HfApi) -> Iterator[None]:
     """Turn a Hub that does not answer, or fails, into a ConnectionError; refusals pass unchanged."""
     try:
         yield
-    except Exception as error:  # of the HTTP client, too, whose classes are no part of huggingface_hub
+    except Exception as error:  # also one of the HTTP client, whose classes are not those of huggingface_hub
         if isinstance(error, LocalTokenNotFoundError) or is_refusal(error):
             raise
         has_answered = isinstance(error, HfHubHTTPError)

@@ -103,7 +103,7 @@ def printable(name: str) -> str:
 
 def _require_sendable(folder: Path, name: str) -> None:
     if Path(name).name != name:
-        raise ValueError(f"also={name!r} is no name of a file at the top of {folder}")
+        raise ValueError(f"also={name!r} is not the name of a file at the top of {folder}")
     if not (folder / name).is_file():
         raise FileNotFoundError(f"{folder} has no file {name!r}, which also= names")
     with (folder / name).open("rb") as file:
@@ -127,13 +127,13 @@ def _reason(path: Path) -> str:
     reasons = {
         "a link to nothing": not path.exists(),
         "a folder": path.is_dir(),
-        "no plain file": not path.is_file(),
+        "not a plain file": not path.is_file(),
         "hidden": name.startswith("."),
         "a pickle, which runs code where it is loaded": is_one_of(name, PICKLES),
         "code; only attnzoo's own code is sent, with code=True (--code)": is_one_of(name, CODE),
         "a picture that the card does not show": is_one_of(name, PICTURES),
     }
-    return next((reason for reason, holds in reasons.items() if holds), "of no known kind")
+    return next((reason for reason, holds in reasons.items() if holds), "of an unknown kind")
 
 
 def _refuse_links_out(folder: Path, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""A model's code beside its weights, for users who have not installed attnzoo (``trust_remote_code=True``)."""
+"""Put a model's code into its repository, for users without attnzoo (``trust_remote_code=True``)."""
 
 import inspect
 import json

@@ -26,7 +26,7 @@ from .model_code import add_code, forget_missing_code
 from .sample_outputs import save_outputs
 from .verification import require_arrival, require_same_outputs
 
-# Weights that ``from_pretrained`` would load beside the pushed config: of another model, or parts of one.
+# Weight files that ``from_pretrained`` would load with the pushed config: those of another model, or parts of one.
 LOADED = (
     *(*WEIGHTS, *ADAPTER, "generation_config.json", "adapter_model.bin"),
     *("pytorch_model.bin", "pytorch_model-?????-of-?????.bin", "pytorch_model.bin.index.json"),
@@ -63,7 +63,7 @@ def push(
             open pull request of yours with the same title to that branch gets the commit instead
         code: push the model's code, too, for users without attnzoo (``trust_remote_code=True``)
         also: names of other files at the top of the folder to push
-        message: of the commit; the title of a pull request
+        message: the message of the commit, and the title of a pull request
         token: None is the token of ``hf auth login``, or ``HF_TOKEN``
 
     Raises:
@@ -108,12 +108,12 @@ def _require_readable(folder: Path, names: list[str]) -> None:
     try:
         ModelCard.load(folder / "README.md")
     except Exception as error:  # of the YAML parser, and ValueErrors that do not name the file
-        raise ValueError(f"{folder / 'README.md'} is no card: {error}") from error
+        raise ValueError(f"{folder / 'README.md'} is not a valid card: {error}") from error
     for path in (folder / name for name in names if name.endswith(".json") and is_one_of(name, KNOWN)):
         try:
             entries = read_mapping(path)
         except ValueError as error:
-            raise ValueError(f"{path} is no JSON of a model: {error}") from error
+            raise ValueError(f"{path} is not a model's JSON: {error}") from error
         if path.name == "adapter_config.json":
             _require_base_on_hub(path, entries.get("base_model_name_or_path"))
 

@@ -25,8 +25,8 @@ def verify(
         The folder of the verified files, for ``from_pretrained``.
 
     Raises:
-        OSError: a file differs from its checksum, is missing, or is not of the repository; the repository or revision
-            does not exist; or the Hub does not answer.
+        OSError: a file differs from its checksum, is missing, or does not belong to the repository; the repository or
+            revision does not exist; or the Hub does not answer.
         ValueError: HF_ENDPOINT contains a password.
     """
     folder, wrong = download(repo_id, revision, cache_dir, token)
@@ -48,7 +48,7 @@ def download(
     fetch = functools.partial(snapshot_download, repo_id, revision=revision, cache_dir=cache_dir, token=token)
     try:
         folder = Path(fetch())
-    except Exception as error:  # of the HTTP client, whose classes are no part of huggingface_hub
+    except Exception as error:  # one of the HTTP client, whose classes are not those of huggingface_hub
         if isinstance(error, (OSError, ValueError)):
             raise
         folder = Path(fetch())  # the Hub had closed an idle connection as it was used, and nobody asked again
@@ -58,7 +58,7 @@ def download(
         for item in found.mismatches
     ]
     wrong += [f"{path} is missing" for path in found.missing_paths]
-    return folder, wrong + [f"{path} is not of the repository" for path in found.extra_paths]
+    return folder, wrong + [f"{path} does not belong to the repository" for path in found.extra_paths]
 
 
 def require_arrival(staged: Path, home: Path, repo_id: str, revision: str, token: str | None) -> Path:

@@ -1,4 +1,4 @@
-"""What is spoken for abbreviations: titles, streets, months and units of measure.
+"""The words that are spoken for abbreviations: titles, streets, months and units of measure.
 
 An abbreviation takes its period, unless the period may end the sentence.
 """
@@ -14,7 +14,7 @@ TITLES = {"Dr": "doctor", "Mr": "mister", "Mrs": "missus", "Ms": "miz", "St": "s
 TITLES |= {"Col": "colonel", "Gen": "general", "Gov": "governor", "Lt": "lieutenant", "Prof": "professor"}
 TITLES |= {"Rev": "reverend", "Sen": "senator", "Sgt": "sergeant"}
 OFTEN_WITHOUT_PERIOD = frozenset(["PhD", "Dr", "Mr", "Mrs", "Ms", "St", "Jr", "Sr", "vs", "etc"])
-# A word that begins a sentence and is no name: in "Main St. The", St. is a street.
+# Words that begin a sentence and are not names: in "Main St. The", St. is a street.
 NO_NAME = re.compile(
     r"\s+(?i:a|an|and|as|at|but|by|for|from|he|her|his|how|i|if|in|it|my|not|on|or|our|she|so|that|the|their|then|there"
     r"|these|they|this|to|we|what|when|where|why|you|your)\b(?!\.\s*[A-Z])"  # in "Prof. A. Smith", A is an initial
@@ -40,7 +40,7 @@ DAYS |= {"Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday
 DAY_OF_DATE = re.compile(rf"({'|'.join(DAYS)})\b\.?(?=,? (?:\d|(?:{'|'.join(MONTHS)})\b))")  # Sat, 3 Oct
 DAY_OR_YEAR = re.compile(r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?|(?:19|20)\d\d")  # after dec or DEC
 BEFORE_NUMBERS = {"No": "number", "Fig": "figure", "Vol": "volume", "p": "page", "pp": "pages"} | MONTHS
-# After a number; those with a slash anywhere.
+# Units: after a number, and those with a slash anywhere.
 UNITS = {"mm": "millimeter(s)", "cm": "centimeter(s)", "m": "meter(s)", "km": "kilometer(s)", "hr": "hour(s)"}
 UNITS |= {"ft": "foot", "mg": "milligram(s)", "g": "gram(s)", "kg": "kilogram(s)", "oz": "ounce(s)", "lb": "pound(s)"}
 UNITS |= {
@@ -83,7 +83,7 @@ UNITS |= {"GB": "gigabyte(s)", "TB": "terabyte(s)", "min": "minute(s)", "hrs": "
 UNITS |= {unit.upper(): UNITS[unit] for unit in ("mm", "cm", "km", "mg", "kg", "oz", "lb", "lbs", "ft", "mph")}
 UNIT = re.compile(rf"(?:{'|'.join(sorted(UNITS, key=len, reverse=True))})(?![^\W⁰¹²³⁴-⁹])")
 AFTER_DRIVE = re.compile(r"\.(?:\s+[a-zß-öø-ÿ]|,\s+(?:\d|[A-Z][a-z]))")  # a lowercase letter, or the rest of an address
-GREETINGS = ("Dear", "Hello", "Hey", "Hi", "Thanks")  # before a doctor, who has no name here
+GREETINGS = ("Dear", "Hello", "Hey", "Hi", "Thanks")  # after these, Dr. is a doctor without a name
 WITH = re.compile(r"w/(?:o\b)?(?=\s|[A-Za-z]|[.,;:!?)]|$)")  # w/ and w/o
 NEXT_WORD = re.compile(r"(\s*)(\w*)")
 
@@ -93,7 +93,7 @@ RULERS = re.compile(
     "Alexander|Benedict|Catherine|Charles|Christian|Clement|Edward|Elizabeth|Francis|Frederick|George|Gregory|Gustav|Henry"
     "|Innocent|Ivan|James|John|Leo|Louis|Napoleon|Nicholas|Paul|Peter|Philip|Pius|Richard|Robert|Urban|Wilhelm|William"
 )
-# Capitalised words before which IV means "intravenous" and is no numeral: Use IV fluids.
+# Capitalised words before which IV means "intravenous" and is not a numeral: Use IV fluids.
 BEFORE_IV = frozenset(["Give", "Start", "Stop", "Through", "Use", "Via", "With", "Without"])
 # Words before which a lowercase numeral is one too, and every numeral of at least two letters.
 DIVISIONS = frozenset(
@@ -113,7 +113,7 @@ class Abbreviation(NamedTuple):
 
 
 def abbreviation(text: str, start: int, end: int, before: str, number: str | None) -> Abbreviation | None:
-    """The abbreviation that the word of these places is, if it is one.
+    """The abbreviation at these places of a text; None if the word there is not one.
 
     Args:
         text: the whole text
@@ -165,7 +165,7 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
 
 
 def roman_numeral(word: str, before: str) -> str | None:
-    """What is spoken for a Roman numeral after the word ``before``; None if it is none, or one letter after a name."""
+    """The words of a Roman numeral after the word ``before``; None for another word, or for one letter after a name."""
     division = before.lower().rstrip(".")
     is_numeral = len(word) > 1 or word in "ivx" or (word in "VX" and before[:1].isupper())
     if (
@@ -197,7 +197,7 @@ def ends_sentence(text: str, place: int) -> bool:
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word has a capital and is not one of those that often begin a sentence."""
+    """Whether a word has an uppercase letter and is not one of those that often begin a sentence."""
     return re.fullmatch(r"[A-Z][a-z]+\.?", word) is not None and not NO_NAME.fullmatch(f" {word}")
 
 

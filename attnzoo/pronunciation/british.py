@@ -8,8 +8,8 @@ as in "Laura" and "Doris", the spelling decides.
 import re
 from functools import cache
 
+from ..phone_sets import PRIMARY, SECONDARY, Phones, arpabet_as_kokoro, split
 from .lexicons import Entry, full_dictionary
-from .phone_sets import PRIMARY, SECONDARY, Phones, arpabet_as_kokoro, split
 
 VOWEL = "[AIQWYaiuɑɒɔəɛɜɪʊʌæO]"
 STRESSED = f"[{PRIMARY}{SECONDARY}]?{VOWEL}"
@@ -40,8 +40,8 @@ RULES = [
     (f"(?<=[tdszvfʃʒʧʤθ])ən(?!{STRESSED})", "ᵊn", ""),
 ]
 SAME_IN_ALL = str.maketrans("æO", "aQ")
-SILENT = re.compile("(?<=[^aeiouy])es?$|(?<=q)u|^y(?=[aeiou])")  # letters that stand for no vowel
-# Not converted: a word with an apostrophe is read by its stem, -ed and -ing are read better by the model.
+SILENT = re.compile("(?<=[^aeiouy])es?$|(?<=q)u|^y(?=[aeiou])")  # letters without a vowel sound
+# Not converted: a word with an apostrophe, which is read by its stem, and -ed and -ing, which the model reads better.
 NOT_CONVERTED = re.compile(".*'|[a-z].*(?:ed|ing)$")
 
 

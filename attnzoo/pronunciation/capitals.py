@@ -1,4 +1,4 @@
-"""How a word is read by its uppercase letters: spelled out, or taken apart (GPU-based, OAuth); and technical terms."""
+"""Words that are spelled out or taken apart because of their uppercase letters (GPU-based, OAuth); technical terms."""
 
 import re
 from typing import Literal
@@ -15,8 +15,8 @@ IN_SMALL_LETTERS = frozenset(
     ["api", "aws", "ci", "cli", "cpu", "doi", "eg", "exe", "gid", "gpu", "gui", "id", "ie", "ietf", "ip"]
 )
 IN_SMALL_LETTERS |= {"irq", "os", "ssh", "uid", "ui", "uri", "url", "utf", "uuid", "wsgi"}
-# Terms that are said otherwise than they are spelled, as words and initialisms. A lowercase key serves for every
-# capitalisation.
+# Technical terms whose pronunciation differs from their spelling, given as words and initialisms. A lowercase key
+# serves for every capitalisation.
 TERMS = {"LaTeX": "lay tech", "BibTeX": "bib tech", "TeX": "tech", "IoT": "i O T", "SaaS": "sass", "JPEG": "jay peg"}
 TERMS |= {"readme": "reed me", "json": "jason", "jsonl": "jason L", "pypi": "pie P I", "sqlite": "SQL light"}
 TERMS |= {"numpy": "numb pie", "scipy": "sigh pie", "pytorch": "pie torch", "pytest": "pie test", "github": "git hub"}
@@ -46,7 +46,7 @@ WITHOUT_VOWELS = re.compile(
 )
 PLURAL_LETTER = re.compile("(?!Ms|Vs)[B-DF-HJ-NP-TV-Z]s")  # your Ps and Qs
 LONGEST_ACRONYM = 3  # letters; a longer uppercase word is more often a word
-LONGEST_INITIALISM = 5  # letters, if it begins or ends as no English word does: GPU, HDMI, IBM
+LONGEST_INITIALISM = 5  # letters, if no English word begins or ends like it: GPU, HDMI, IBM
 ONSETS = (
     "bl br ch chl chr cl cr cz dr dw fl fr gh gl gn gr gw kh kl kn kr ll pf ph phl phr pl pn pr ps pt rh "
     "sc sch schl schm schn schr schw scl scr sh shr sk sl sm sn sp sph spl spr sq st str sv sw sz th thr "
@@ -68,7 +68,7 @@ IS_PLAIN = re.compile("[A-Za-z]?[a-z]*")
 
 
 def reading(word: str, is_mixed: bool = True, is_alone: bool = False) -> tuple[tuple[str, ...], Kind]:
-    """The parts that are spoken for a word, and their kind: its letters, or the words that it is made of.
+    """The spoken parts of a word, and their kind: its letters, or the words that it consists of.
 
     Args:
         word: without white space
@@ -101,7 +101,7 @@ def reading(word: str, is_mixed: bool = True, is_alone: bool = False) -> tuple[t
 
 
 def term(word: str) -> str | None:
-    """What is said for a technical term, perhaps with s or 's; None for another word."""
+    """The spoken words of a technical term, perhaps with s or 's; None for another word."""
     for stem, ending in ((word, ""), (word[:-2], "'s"), (word[:-1], "s")):
         if word.endswith(ending) and (said := TERMS.get(stem) or TERMS.get(stem.lower())):
             return said + ("'s" if ending else "")
@@ -109,7 +109,7 @@ def term(word: str) -> str | None:
 
 
 def _parts(word: str, is_mixed: bool) -> tuple[str, ...]:
-    """The parts of a compound or of a word such as OAuth, if any is not read as a plain word; else none."""
+    """The parts of a compound or of a word such as OAuth; empty if all of them are read as plain words."""
     parts: list[str] = []
     is_apart = False
     for part in re.split(f"[{HYPHENS}]", word):
@@ -120,11 +120,11 @@ def _parts(word: str, is_mixed: bool) -> tuple[str, ...]:
 
 
 def _inner(part: str) -> list[str]:
-    """What a part of a compound is made of: a technical term, words such as OAuth, the names of Greek letters."""
+    """The spoken words of a part of a compound: a technical term, words such as OAuth, the names of Greek letters."""
     if said := term(part):
         return said.split()
     if HAS_INNER.match(part) and not NAME.fullmatch(part):
-        return [piece.upper() if len(piece) == 1 else piece for piece in INNER.findall(part)]  # an "a" is no article
+        return [piece.upper() if len(piece) == 1 else piece for piece in INNER.findall(part)]  # "a" is a letter here
     return [part] if part.isascii() else with_greek_names(part)
 
 

@@ -12,11 +12,11 @@ from importlib.resources import files
 from .capitals import TERMS, UNLIKE_WORDS
 
 SHORTEST = 4  # letters of a frequent word in a compound; shorter ones are too often a part of another word
-LONG = 5  # letters of a listed word beside a technical part
+LONG = 5  # letters of a listed word next to a technical part
 MOST_IN_CAPITALS = 5  # letters of an uppercase word that is more often an initialism
 MOST_SPELLED = 4  # letters of a word without a known part
 ENDINGS = frozenset(["able", "less"])  # frequent words that are more often endings
-# What else technical compounds are made of, and what is said for it. An initialism is uppercase.
+# Other parts of technical compounds, and their spoken words. An initialism is uppercase.
 SPELLED = (
     "aio api aws cli cpu dns dt fs gpu gui hdfs html http io irq js ml rst sql ssh ssl tcp tls tz ui uri url ws xml"
 )
@@ -72,7 +72,7 @@ week width window work worker wrapper write writer year zip zone
 
 
 def parts_of_compound(word: str, is_listed: Callable[[str], object]) -> tuple[str, ...]:
-    """What is said for the parts of a compound, or nothing for another word.
+    """The spoken words of a compound's parts; empty for another word.
 
     Args:
         word: one that is not listed; lowercase, uppercase, or with an uppercase first letter
@@ -98,7 +98,9 @@ def parts_of_compound(word: str, is_listed: Callable[[str], object]) -> tuple[st
 
 
 def _with_listed(word: str, is_listed: Callable[[str], object]) -> tuple[str, ...]:
-    """What is said for a technical part and a longer word that is listed; nothing if a word is not made of these."""
+    """The spoken words of a technical part and a longer listed word; empty if a word does not consist of two such
+    parts.
+    """
     for end in range(2, len(word) - 1):
         first, last = word[:end], word[end:]
         for part, other in ((first, last), (last, first)):
@@ -109,8 +111,8 @@ def _with_listed(word: str, is_listed: Callable[[str], object]) -> tuple[str, ..
 
 
 def _parts(word: str) -> tuple[str, ...]:
-    """What is said for the known parts that make up a word; the fewest parts are taken."""
-    found: dict[int, tuple[str, ...]] = {len(word): ()}  # by the place from which on the letters are read
+    """The spoken words of the known parts that make up a word; of several ways to divide it, the fewest parts."""
+    found: dict[int, tuple[str, ...]] = {len(word): ()}  # by the place in the word where its rest begins
     for start in range(len(word) - 2, -1, -1):
         readings = [
             (said, *found[end])
@@ -125,7 +127,7 @@ def _parts(word: str) -> tuple[str, ...]:
 
 @cache
 def _known_parts() -> dict[str, str]:
-    """The parts of compounds, and what is said for them."""
+    """The parts of compounds, and their spoken words."""
     rows = (files(__package__) / "frequent_words.tsv").read_text(encoding="utf-8").splitlines()[1:]
     words = {row.partition("\t")[0] for row in rows}
     frequent = {word for word in words - ENDINGS if len(word) >= SHORTEST and word.isalpha() and word.islower()}
@@ -134,6 +136,6 @@ def _known_parts() -> dict[str, str]:
 
 @cache
 def _technical_parts() -> dict[str, str]:
-    """Those of them that are frequent in technical texts."""
+    """The known parts that are frequent in technical texts."""
     own = {form: form for word in WORDS.split() for form in (word, f"{word}s")}
     return own | TERMS | PARTS

@@ -25,7 +25,7 @@ from ..shipped_models import EXPORT
 EngineName = Literal["torch", "onnx", "onnx-int8"]
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a search.
 
     Attributes:
@@ -65,7 +65,7 @@ def _on(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (AssertionError, RuntimeError, TypeError) as error:  # as the build of torch has it
+    except (AssertionError, RuntimeError, TypeError) as error:  # the class depends on the build of torch
         raise ValueError(f"device must be a device that torch has here, such as 'cpu', got {name!r}") from error
     return device
 
@@ -86,8 +86,8 @@ class TorchEngine:
         self.end = _end_of(generation.eos_token_id, folder)
         self.calibration = _calibration(self.model.config.to_dict())
 
-    def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
-        """The K best outputs of every source; ``limits`` has the most new tokens of each."""
+    def search(self, sources: list[str], beams: int, limits: list[int] | None) -> SearchResult:
+        """The K best outputs of every source; ``limits`` has the largest number of new tokens of each."""
         inputs = self.tokenizer(sources, padding=True, return_tensors="pt")
         inputs = {name: inputs[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
         options: dict[str, Any] = {}
@@ -106,7 +106,7 @@ class TorchEngine:
             return_dict_in_generate=True,
             **options,
         )
-        return Found(outputs.sequences[:, 1:].tolist(), outputs.sequences_scores.tolist() if beams > 1 else None)
+        return SearchResult(outputs.sequences[:, 1:].tolist(), outputs.sequences_scores.tolist() if beams > 1 else None)
 
     def align(self, sources: list[str], targets: list[str]) -> list[AlignedPair]:
         """The alignments of sources with their phonemes."""
@@ -133,8 +133,8 @@ class OnnxEngine:
         self.end = _end_of(self.model.generation.get("eos_token_id"), folder)
         self.calibration = _calibration(self.model.config)
 
-    def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
-        """The K best outputs of every source; ``limits`` has the most new tokens of each."""
+    def search(self, sources: list[str], beams: int, limits: list[int] | None) -> SearchResult:
+        """The K best outputs of every source; ``limits`` has the largest number of new tokens of each."""
         inputs = self.tokenizer(sources, padding=True, return_tensors="np")
         found = self.model.generate(
             inputs["input_ids"],
@@ -144,7 +144,7 @@ class OnnxEngine:
             do_sample=False,
             max_new_tokens=None if limits is None else torch.tensor(limits).numpy(),
         )
-        return Found(found.tokens.tolist(), found.scores.tolist() if beams > 1 else None)
+        return SearchResult(found.tokens.tolist(), found.scores.tolist() if beams > 1 else None)
 
     def align(self, sources: list[str], targets: list[str]) -> list[AlignedPair]:
         """The alignments of sources with their phonemes; the words of a pair are letters and phonemes."""

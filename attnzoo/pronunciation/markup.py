@@ -1,4 +1,4 @@
-"""What a text has beside its sentences: addresses, tags, rules, operators, code, and what is said for each of them."""
+"""The parts of a text that are not sentences, and their spoken words: addresses, tags, rules, operators, code."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ TAGS = (
 OPERATORS = {"<=": SYMBOLS["≤"], ">=": SYMBOLS["≥"], "!=": SYMBOLS["≠"], "~=": "compatible with", "&&": "and"}
 OPERATORS |= {"->": SYMBOLS["→"], "=>": SYMBOLS["→"]}
 EQUATIONS = {"==": "equals", "===": "equals", "*": "times"}
-ARROW_HEADS = tuple("<>=~|")  # beside an operator: of a longer arrow or a line, which are not said
+ARROW_HEADS = tuple("<>=~|")  # next to an operator these make it a longer arrow or a line, which are not spoken
 POWERS = ("^", "**")
 COMPARISONS = {"<": "less than", ">": "greater than"}
 BEFORE_OPERAND = re.compile(r" ?[\w\"'($\[{./\\-]")
@@ -38,21 +38,21 @@ AFTER_OPERAND = re.compile(r".*[\w\"')\]] ?\Z")
 BEFORE_NUMBER = re.compile(r" ?[$.]?\d")
 
 
-class Said(NamedTuple):
-    """What is spoken for a piece of a text, and its kind: no words for what is markup, or is not read."""
+class Reading(NamedTuple):
+    """The spoken words of a piece of a text, and its kind. Markup has no words, and nor has what is not read."""
 
     parts: tuple[str, ...]
     kind: Kind = "word"
 
 
-def spelled_code(code: str) -> Said:
+def spelled_code(code: str) -> Reading:
     """The letters and digits of a code."""
     parts = (part for c in code.upper() for part in (number_words(c) if c.isdigit() else c))
-    return Said(tuple(part for part in parts if part != "-"), "compound")
+    return Reading(tuple(part for part in parts if part != "-"), "compound")
 
 
-def piece_at(found: re.Match[str], number_before: str | None, word_before: str) -> Said | None:
-    """What is said for a match of ``PIECES``; None if it has no special reading in its place.
+def reading_at(found: re.Match[str], number_before: str | None, word_before: str) -> Reading | None:
+    """The reading of a match of ``MARKUP``; None if it has no special reading in its place.
 
     Args:
         found: the match
@@ -63,20 +63,20 @@ def piece_at(found: re.Match[str], number_before: str | None, word_before: str) 
     if kind == "sign":
         return _sign(written, text[max(0, found.start() - 80) : found.start()], text[found.end() : found.end() + 4])
     if kind == "fraction":
-        above, slash, below = FRACTION.fullmatch(written).groups()  # type: ignore[union-attr]  # as PIECES found it
+        above, slash, below = FRACTION.fullmatch(written).groups()  # type: ignore[union-attr]  # as MARKUP found it
         is_date = word_before.lower() == "on" and not text.startswith(" of", found.end())
         if is_date or not is_fraction(above, slash, below):
             return None
-        return Said(tuple(fraction_words(above, below, after_whole=bool(number_before and number_before.isdigit()))))
+        return Reading(tuple(fraction_words(above, below, after_whole=bool(number_before and number_before.isdigit()))))
     if kind == "power":
-        return Said(tuple(power_words(written, text[max(0, found.start() - 8) : found.start()])))
+        return Reading(tuple(power_words(written, text[max(0, found.start() - 8) : found.start()])))
     if kind == "roman":
-        return Said(tuple(roman_words(written, word_before)))
-    return SAID[kind](written)
+        return Reading(tuple(roman_words(written, word_before)))
+    return READINGS[kind](written)
 
 
-def _sign(sign: str, before: str, after: str) -> Said:
-    """An operator, between its operands or before one; else it is markup, which is not said."""
+def _sign(sign: str, before: str, after: str) -> Reading:
+    """The reading of an operator, between its operands or before one; elsewhere it is markup, which is not spoken."""
     line = before.rpartition("\n")[2]
     has_space, is_close = line[-1:] == " ", after[:1] != " "
     is_between = AFTER_OPERAND.match(line) and BEFORE_OPERAND.match(after) and has_space != is_close
@@ -84,7 +84,7 @@ def _sign(sign: str, before: str, after: str) -> Said:
     if sign in OPERATORS:
         said = "" if line[-1:] in ARROW_HEADS or after[:1] in ARROW_HEADS else OPERATORS[sign]
     elif sign in COMPARISONS:
-        is_first = not line.strip()  # it quotes the line
+        is_first = not line.strip()  # it marks the line as a quotation
         is_bracket = sign == ">" and line.rfind("<") > line.rfind(">")  # of <name@example.org>
         is_of_number = BEFORE_NUMBER.match(after) and (sign == "<" or not (is_first or is_bracket))
         said = COMPARISONS[sign] if is_of_number or (is_between and has_space) else ""
@@ -94,22 +94,22 @@ def _sign(sign: str, before: str, after: str) -> Said:
         said = EQUATIONS[sign]
     elif sign == "~" and BEFORE_NUMBER.match(after) and not re.search(r"[\w~/.]\Z", line):
         said = "about"
-    return Said(tuple(said.split())) if said else Said((), "punctuation")
+    return Reading(tuple(said.split())) if said else Reading((), "punctuation")
 
 
-SAID: dict[str, Callable[[str], Said]] = {
-    "tag": lambda written: Said((), "unknown"),
-    "rule": lambda written: Said((), "punctuation"),
-    "dollar": lambda written: Said(("dollar",)),
+READINGS: dict[str, Callable[[str], Reading]] = {
+    "tag": lambda written: Reading((), "unknown"),
+    "rule": lambda written: Reading((), "punctuation"),
+    "dollar": lambda written: Reading(("dollar",)),
     "code": spelled_code,
-    "scientific": lambda written: Said(tuple(scientific_words(written))),
-    "spaced": lambda written: Said(tuple(number_words(re.sub(r"\s", ",", written)))),
-    "prefix": lambda written: Said((written.upper(),)),
-    "by": lambda written: Said(("by",)),
-    "dot": lambda written: Said(("dot",)),
+    "scientific": lambda written: Reading(tuple(scientific_words(written))),
+    "spaced": lambda written: Reading(tuple(number_words(re.sub(r"\s", ",", written)))),
+    "prefix": lambda written: Reading((written.upper(),)),
+    "by": lambda written: Reading(("by",)),
+    "dot": lambda written: Reading(("dot",)),
 }
 # The pattern of every piece, the first that fits counts. A lookahead for their first characters makes the search fast.
-PIECES = re.compile(
+MARKUP = re.compile(
     rf"(?=[<>=!~^*&|+$.\d\-A-Za-z`\"(\])\u201d:#_\u2160-\u217f{SUPERSCRIPTS}])(?:"
     r"(?P<ending>(?<=\w)(?:[`\"*()\]\u201d]|</\w+>)+['\u2019]s\b)"
     r"|(?P<prefix>(?<![\w'])[bfr](?='[^'\s]{2}))"  # of a string in code: b'text'

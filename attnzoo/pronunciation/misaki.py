@@ -6,13 +6,13 @@ from typing import Any
 
 from .pronouncer import Pronouncer
 
-# What misaki is told of a pronunciation's worth: 4 and 3 are its own gold and silver entries, 2 is espeak's.
+# Ratings of pronunciations for misaki: 4 and 3 are its own gold and silver entries, 2 is espeak's.
 RATINGS = {"lexicon": 5, "rules": 3, "dictionary": 3, "model": 2}
 ACCENTS = {"us": "en-us", "gb": "en-gb"}
 
 
 class MisakiFallback:
-    """What misaki calls for words that its dictionary does not have, in Kokoro's phones, without espeak.
+    """A fallback that misaki calls for words that its dictionary lacks: in Kokoro's phones, without espeak.
 
         misaki.en.G2P(fallback=MisakiFallback(british=False))
 
@@ -25,7 +25,7 @@ class MisakiFallback:
         self.pronouncer = Pronouncer("en-gb" if british else "en-us", "kokoro", **options)
 
     def __call__(self, token: Any) -> tuple[str, int] | tuple[None, None]:
-        """The phonemes of ``token.text`` and their rating; ``(None, None)`` for what has none."""
+        """The phonemes of ``token.text`` and their rating; ``(None, None)`` for a token without phonemes."""
         (word,) = self.pronouncer.words([token.text])
         if word.phonemes is None or word.source == "punctuation":
             return None, None

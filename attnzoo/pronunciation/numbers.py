@@ -36,7 +36,7 @@ SPACED = re.compile(r"\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+(?!\d)")
 SCIENTIFIC = re.compile(rf"(\d+(?:\.\d+)?)[eE]([-+{MINUS}]?)(\d+)(?![\w.])")  # 1e-5
 FRACTION = re.compile(r"(\d{1,4})([/\u2044])(\d{1,4})(?![\w/\u2044]|[.,-]\d)")  # 2/3
 PARTS = ["", "", "half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
-# With a plain slash only these are fractions, unless the number above is 1: 24/7, 9/11 and 7/10 are none.
+# With a plain slash only these are fractions, unless the number above is 1: 24/7, 9/11 and 7/10 are not.
 DENOMINATORS = frozenset((2, 3, 4, 5, 6, 8, 16, 32, 64))
 
 
@@ -134,7 +134,7 @@ def _cardinal(digits: str, **options: str) -> list[str]:
 
 
 def _money(whole: str, cents: str, currency: tuple[str, str]) -> list[str]:
-    """Five dollars and twenty cents; an amount of zero is left out unless it is all."""
+    """The words of an amount: five dollars and twenty cents. A part of zero is left out, unless both are zero."""
     dollars, hundredths = (
         [*_cardinal(amount or "0"), unit] for amount, unit in ((whole, currency[0]), (cents, currency[1]))
     )

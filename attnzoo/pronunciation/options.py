@@ -1,4 +1,4 @@
-"""What a call of a pronouncer takes: its options, and its texts."""
+"""The arguments of a pronouncer's call: its options, and its texts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields

@@ -11,10 +11,11 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from .. import phone_sets
 from ..alignment import AlignedPair
 from ..model_inputs import require_flag
+from ..phone_sets import Phones
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
-from . import phone_sets
 from .british import british_entries
 from .capitals import WITHOUT_VOWELS, reading, term
 from .compounds import parts_of_compound
@@ -32,8 +33,7 @@ from .lexicons import (
     user_lexicon,
 )
 from .options import Options, chosen_options, iterator_of, texts_of
-from .phone_sets import Phones
-from .spoken import Piece, Spoken, Variant, Word, as_tagged, kind_of, word_of
+from .spoken import SpokenToken, SpokenWord, Variant, Word, as_tagged, kind_of, word_of
 from .taggers import Tagger, installed_tagger, tags_by_neighbours
 from .text import (
     HYPHENS,
@@ -42,15 +42,15 @@ from .text import (
     STEM,
     Token,
     joined,
-    pieces,
     plain,
+    split_punctuation,
     straight,
     tokenize,
     with_apostrophes,
 )
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
-# The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
+# The models that come with attnzoo, by accent and phones. IPA is made from the phones of ``phone_sets.SOURCE_OF_IPA``.
 MODELS = {
     ("en-us", "arpabet"): PRONUNCIATION,
     ("en-us", "kokoro"): KOKORO,
@@ -72,18 +72,18 @@ class Pronouncer:
     Initialisms are spelled out, some of them before the dictionary is used. Numbers are read as words, by the package
     num2words, or digit by digit without it. A letter's diacritics are removed if the model does not know it, or it is
     respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
-    ``variants`` has all of them. A tagger chooses the first one, or else the words beside the word; where these do not
-    tell, the commonest comes first.
+    ``variants`` has all of them. A tagger chooses the first one; without a tagger, the neighbouring words choose it. If
+    they do not decide, the commonest comes first.
 
     Calls take these options:
 
-    - ``n_best``: how many pronunciations the model gives for a word
+    - ``n_best``: the number of pronunciations that the model gives for a word
     - ``num_beams``: width of the beam search; by default the model's, and for ``n_best`` above 1 at least that and
       5. 1 is a greedy search, which is faster and gives no confidence
     - ``alignments=True``: align letters and phones
     - ``on_unknown``: "keep" returns a word without a pronunciation with ``phonemes=None``, "skip" leaves it out, and
       "raise" raises a ValueError
-    - ``batch_size``: how many words the model reads at once
+    - ``batch_size``: the number of words that the model reads at once
 
     Args:
         accent: "en-us" or "en-gb"; None is "en-us". For a ``model`` without accents leave it None
@@ -98,7 +98,7 @@ class Pronouncer:
             A model of another language may have its own phones, which are not converted
         tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
             with its model, or else :func:`~attnzoo.pronunciation.taggers.tags_by_neighbours`
-        device: for a model in PyTorch
+        device: the device of a model in PyTorch
         engine: "torch"; "onnx" for ONNX Runtime; or "onnx-int8", with weights in eight bits, the fastest on a
             processor, whose pronunciations sometimes differ. The last two need the extra ``export``, and
             export the model to a temporary folder, which takes some seconds, unless ``model`` is a folder that
@@ -109,7 +109,7 @@ class Pronouncer:
             accent or none, other phones, or phones that no dictionary has; the lexicon has an unknown phone; ``tagger``
             is not callable; or torch does not have the device.
         TypeError: ``dictionary`` is not True, False or None.
-        FileNotFoundError: the model or the lexicon is not there.
+        FileNotFoundError: the model or the lexicon does not exist.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Pronouncer:
         self._letter_names = names if is_known else {}
         self._uses_dictionary = model is None if dictionary is None else dictionary
         self._tagger = tagger
-        counts = (len(pieces(tokenize(word))) for word in self.lexicon if not word.isalpha())
+        counts = (len(split_punctuation(tokenize(word))) for word in self.lexicon if not word.isalpha())
         self._most_tokens = max((count + 2 for count in counts if count > 1), default=1)  # with the two of 's
 
     @cached_property
@@ -176,7 +176,7 @@ class Pronouncer:
         return installed_dictionary(self.accent, self._base) if self._uses_dictionary else {}
 
     def _has_full_dictionary(self) -> bool:
-        """Whether the dictionary is that of a package."""
+        """Whether the dictionary comes from an installed package."""
         return self._uses_dictionary and bool(full_dictionary(self.accent, self._base))
 
     def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
@@ -215,7 +215,7 @@ class Pronouncer:
                 yield from found[item]
 
     def phonemize(self, text: str, **options: Any) -> str:
-        """The phonemes of a text as one string with its punctuation and spaces. What is unknown is left out.
+        """The phonemes of a text as one string with its punctuation and spaces. Unknown words are left out.
 
         In ARPABET there is no punctuation, and words have " | " between them.
 
@@ -240,12 +240,12 @@ class Pronouncer:
         return "".join(f"{word.phonemes}{space}" for word, space in zip(known, spaces, strict=True)).strip()
 
     def _has_phones(self, phones: Phones) -> bool:
-        """Whether the model has these phones, of Kokoro's set without their marks of stress."""
+        """Whether the model has these phones; those of Kokoro's set count without their marks of stress."""
         known = self.word_model.phones
         return known.issuperset(phones) if self._base == "arpabet" else set("".join(phones)) <= set("".join(known))
 
     def _vowels(self, phones: Phones) -> int:
-        """How many vowels a pronunciation of the model has."""
+        """The number of vowels in a pronunciation of the model."""
         return sum(phone_sets.is_vowel(phone, self._base) for phone in phones)
 
     def _tokens(self, item: str) -> list[Token]:
@@ -300,20 +300,20 @@ class Pronouncer:
                 if not is_fine and sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_now):
                     readable[word] = form
         by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}
-        pieces = []
+        found = []
         for number, tokens in enumerate(texts):
             parts = [[by_model[part] if type(part) is str else part for part in plans[token[:3]]] for token in tokens]
             parts = self._in_context(tokens, parts)
             if items:
-                pieces.append([Piece(items[number], kind_of(tokens), [part for some in parts for part in some])])
+                found.append([SpokenToken(items[number], kind_of(tokens), [part for some in parts for part in some])])
             else:
                 both = zip(tokens, parts, strict=True)
-                pieces.append([Piece(token.text, token.kind, some, token.space) for token, some in both])
-        aligned = self._alignments(pieces) if options.alignments else None
-        return [list(self._wanted((word_of(piece, aligned) for piece in some), options.on_unknown)) for some in pieces]
+                found.append([SpokenToken(token.text, token.kind, some, token.space) for token, some in both])
+        aligned = self._alignments(found) if options.alignments else None
+        return [list(self._wanted((word_of(token, aligned) for token in some), options.on_unknown)) for some in found]
 
     def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
-        """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
+        """The spoken words of a token: words that are listed or spelled out, or texts of words for the model."""
         own = next((form for form in (text, text.rstrip(".")) if look_up(self.lexicon, form)), text)
         listed = self._listed(own)
         if kind == "capitals":
@@ -339,7 +339,7 @@ class Pronouncer:
         return plan
 
     def _spoken(self, word: str) -> list[Any]:
-        """A word that is listed or spelled, or its text for the model."""
+        """A word that is listed or spelled out, or its text for the model."""
         if listed := self._listed(word):
             return [listed]
         stem, *ending = re.split("(?='s$)", straight(word))
@@ -348,38 +348,38 @@ class Pronouncer:
         parts = parts_of_compound(word, self._listed) if self._letter_names else ()
         return [*chain(*(self._plan(part, *reading(part)) for part in parts))] or [word]
 
-    def _listed(self, word: str) -> Spoken | None:
+    def _listed(self, word: str) -> SpokenWord | None:
         """A word of the lexicon or the dictionary, or the name of a letter, or one of them with an ending."""
         word = straight(word)
         if entries := look_up(self.lexicon, word):
-            return Spoken(word, "lexicon", self._variants(entries, self.phones))
+            return SpokenWord(word, "lexicon", self._variants(entries, self.phones))
         with_ending = self._with_ending(word)
         if with_ending and with_ending.source == "lexicon":  # before an entry of the dictionary
             return with_ending
         if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
-            return Spoken(word, "rules", self._variants([Entry(name)], self._base))
+            return SpokenWord(word, "rules", self._variants([Entry(name)], self._base))
         for form_of in (str, plain) if self.dictionary else ():
             entries = look_up(self.dictionary, form := form_of(word)) or self._derived(form, word.isupper())
             if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
-                return Spoken(word, "dictionary", self._variants(as_accented(word, entries), self._base))
+                return SpokenWord(word, "dictionary", self._variants(as_accented(word, entries), self._base))
         return with_ending
 
     def _derived(self, word: str, is_upper: bool) -> tuple[Entry, ...]:
-        """The entries of a word in Kokoro's phones that the dictionary of misaki lacks: by its stem, or converted."""
+        """The entries in Kokoro's phones of a word that misaki's dictionary lacks: made from its stem, or converted."""
         if self._base != "kokoro" or not self._has_full_dictionary() or (is_upper and len(word) <= MAX_SPELLED):
             return ()
         form = word.lower() if is_upper else word
         entries = inflected_entries(form, self.dictionary, self.accent) if word.isalpha() else ()
         return entries or (british_entries(word) if self.accent == "en-gb" and not is_upper else ())
 
-    def _with_ending(self, word: str) -> Spoken | None:
+    def _with_ending(self, word: str) -> SpokenWord | None:
         """A possessive, a contraction, a plural in és or a word in -in', by its stem, if that is listed."""
         if word.lower().endswith("in'") and (whole := self._listed(f"{word[:-1]}g")):
             phone_set = self.phones if whole.source == "lexicon" else self._base
             short = [
                 Entry((*one.phones[:-1], one.phones[-1].replace("NG", "N").replace("ŋ", "n"))) for one in whole.variants
             ]
-            return Spoken(word, whole.source, self._variants(short, phone_set))
+            return SpokenWord(word, whole.source, self._variants(short, phone_set))
         found = STEM.fullmatch(word) if self._letter_names else None
         stem = found and self._listed(found[1])
         if not found or not stem:
@@ -389,17 +389,17 @@ class Pronouncer:
             Entry(phone_sets.with_ending(one.phones, found[2], self.accent, phone_set), one.parts_of_speech)
             for one in stem.variants
         ]
-        return Spoken(word, stem.source, self._variants(entries, phone_set))
+        return SpokenWord(word, stem.source, self._variants(entries, phone_set))
 
-    def _spelled(self, text: str, letters: Sequence[str]) -> Spoken:
+    def _spelled(self, text: str, letters: Sequence[str]) -> SpokenWord:
         """An initialism; its last letter may have the ending of a plural or a possessive."""
         phones = phone_sets.spelled([self._letter_names[letter[0].upper()] for letter in letters])
         if letters[-1].endswith("s"):
             phones = phone_sets.with_ending(phones, "s", self.accent, self._base)
-        return Spoken(text, "rules", self._variants([Entry(phones)], self._base))
+        return SpokenWord(text, "rules", self._variants([Entry(phones)], self._base))
 
-    def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> Spoken | None:
-        """A word with what the model found; None if it found nothing."""
+    def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> SpokenWord | None:
+        """A word with the pronunciations that the model found; None if it found nothing."""
         variants: dict[str, Variant] = {}
         for phones, confidence in hypotheses:
             phonemes = phone_sets.written(phones, self._base, self.phones)
@@ -408,10 +408,10 @@ class Pronouncer:
                 variants[phonemes] = Variant(phonemes, confidence, (), phones)
             elif known.confidence is not None:  # other phones that are written alike
                 variants[phonemes] = known._replace(confidence=known.confidence + (confidence or 0.0))
-        return Spoken(word, "model", tuple(variants.values())) if variants else None
+        return SpokenWord(word, "model", tuple(variants.values())) if variants else None
 
     def _variants(self, entries: Iterable[Entry], phone_set: str) -> tuple[Variant, ...]:
-        """Listed pronunciations, each once; without stress if the model has none, so that all words are alike."""
+        """Listed pronunciations, each once; without stress if the model's phones have none."""
         variants: dict[str, Variant] = {}
         for phones, tag in entries:
             phones = phones if self._has_stress else phone_sets.without_stress(phones)
@@ -445,7 +445,7 @@ class Pronouncer:
                 tags[place] = "VBD" if is_habit else "VBN"
         return [[as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
 
-    def _before(self, the: Spoken, following: Spoken | None) -> Spoken:
+    def _before(self, the: SpokenWord, following: SpokenWord | None) -> SpokenWord:
         """The word "the" before another word."""
         phones = phone_sets.without_stress(following.variants[0].phones) if following else ()
         phone_set = self.phones if following and following.source == "lexicon" else self._base
@@ -455,11 +455,9 @@ class Pronouncer:
             variants=self._variants([Entry(weak), *(Entry(one.phones) for one in the.variants)], self._base)
         )
 
-    def _alignments(self, pieces: list[list[Piece]]) -> dict[tuple[str, Phones], AlignedPair | None]:
+    def _alignments(self, texts: list[list[SpokenToken]]) -> dict[tuple[str, Phones], AlignedPair | None]:
         """The alignments of the spoken words."""
-        chosen = {
-            (one.word, one.variants[0].phones) for some in pieces for piece in some for one in piece.spoken if one
-        }
+        chosen = {(one.word, one.variants[0].phones) for some in texts for token in some for one in token.spoken if one}
         readable = [(word, phones, form) for word, phones in chosen if (form := self.word_model.readable(word))]
         aligned = self.word_model.align([(form, phones) for _, phones, form in readable])
         return {(word, phones): pair for (word, phones, _), pair in zip(readable, aligned, strict=True)}
@@ -473,7 +471,7 @@ class Pronouncer:
                 raise ValueError(f"{self.reason(word.text)} (on_unknown='keep' or 'skip' goes on)")
 
     def reason(self, text: str) -> str:
-        """Why a text has no pronunciation, for a message."""
+        """The reason that a text has no pronunciation, for a message."""
         tokens, shown = self._tokenize(text), reprlib.repr(text)
         spoken = [part for token in tokens for part in token.parts]
         unknown = {c for part in spoken for c in part if not self.word_model.readable(c) and c not in HYPHENS}
@@ -486,7 +484,7 @@ class Pronouncer:
 
 
 def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> None:
-    """Raise a ValueError if a model with the phones ``own`` has not those that were asked for, or not the accent."""
+    """Raise a ValueError if a model with the phones ``own`` lacks the requested phones or accent."""
     if phones not in (own, "ipa"):
         raise ValueError(f"{model} writes the phones {own!r}, got phones={phones!r}; choose {own!r} or 'ipa'")
     accents = [name for name, token in phone_sets.ACCENT_TOKENS.items() if token[1:-1] in {*known}] or ["en-us"]

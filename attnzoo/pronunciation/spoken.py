@@ -1,4 +1,4 @@
-"""What a pronouncer returns for a word, and what it is made of."""
+"""The results of a pronouncer, and the records that they are made from."""
 
 import html
 import math
@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ..alignment import AlignedPair
-from .phone_sets import Phones
+from ..phone_sets import Phones
 from .taggers import parts_of_speech
 from .text import Token
 
-Source = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
-SOURCES: tuple[Source, ...] = ("lexicon", "rules", "dictionary", "model")  # the surest first
+WordSource = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
+SOURCES: tuple[WordSource, ...] = ("lexicon", "rules", "dictionary", "model")  # the surest first
 
 
 class Variant(NamedTuple):
     """One pronunciation of a word.
 
     Attributes:
-        phonemes: as the pronouncer writes it
-        confidence: of a model, the probability of this pronunciation among those that the beam search found, see
-            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 for what is listed
-        parts_of_speech: for which it is listed: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
-        phones: in ARPABET or Kokoro's phones, one by one; empty for a user's lexicon
+        phonemes: the pronunciation as the pronouncer writes it
+        confidence: for a model, the probability of this pronunciation among those that the beam search found, see
+            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 if it is listed
+        parts_of_speech: those that it is listed for: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
+        phones: its phones in ARPABET or Kokoro's set, one by one; empty for a user's lexicon
     """
 
     phonemes: str
@@ -36,12 +36,13 @@ class Word(NamedTuple):
 
     Attributes:
         text: as it is written
-        phonemes: its pronunciation; of punctuation the text, without HTML's entities; None for what has none. Between
-            the words that are spoken for a number there are spaces
-        source: what gave the pronunciation; of several spoken words the least sure source. "rules": names of letters
-        confidence: that of ``phonemes``, see :class:`Variant`; of several spoken words the product
-        variants: the pronunciations that are listed, or the model's n best, with the chosen one first; empty for
-            several spoken words, punctuation and what is unknown
+        phonemes: its pronunciation; for punctuation the text, without HTML's entities; None if it has none. Between the
+            spoken words of a number there are spaces
+        source: where the pronunciation comes from; for several spoken words the least sure source. "rules": names of
+            letters
+        confidence: that of ``phonemes``, see :class:`Variant`; for several spoken words the product
+        variants: the listed pronunciations, or the model's n best, with the chosen one first; empty for several spoken
+            words, punctuation and unknown words
         alignments: on request, for every spoken word the alignment of its letters and its phones; None for one that the
             model cannot read
         space: the white space after it
@@ -49,23 +50,25 @@ class Word(NamedTuple):
 
     text: str
     phonemes: str | None
-    source: Source
+    source: WordSource
     confidence: float | None = None
     variants: tuple[Variant, ...] = ()
     alignments: tuple[AlignedPair | None, ...] = ()
     space: str = ""
 
 
-class Spoken(NamedTuple):
+class SpokenWord(NamedTuple):
     """A spoken word with its pronunciations, the best first."""
 
     word: str
-    source: Source
+    source: WordSource
     variants: tuple[Variant, ...]
 
 
-class Piece(NamedTuple):
-    """What a :class:`Word` is made of; ``None`` among the spoken words for one that has no pronunciation."""
+class SpokenToken(NamedTuple):
+    """A token of a text and its spoken words, from which a :class:`Word` is made. A word without a pronunciation is
+    None.
+    """
 
     text: str
     kind: str
@@ -79,7 +82,7 @@ def kind_of(tokens: Sequence[Token]) -> str:
     return "unknown" if "unknown" in kinds or not kinds else "punctuation" if kinds == {"punctuation"} else "word"
 
 
-def as_tagged(spoken: Spoken | None, tag: str) -> Spoken | None:
+def as_tagged(spoken: SpokenWord | None, tag: str) -> SpokenWord | None:
     """A spoken word with the variant of this Penn Treebank tag first."""
     if spoken is None:
         return None
@@ -90,9 +93,9 @@ def as_tagged(spoken: Spoken | None, tag: str) -> Spoken | None:
     return spoken
 
 
-def word_of(piece: Piece, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:
-    """The word that a piece of a text makes."""
-    text, kind, spoken, space = piece
+def word_of(token: SpokenToken, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:
+    """The word that a token of a text makes."""
+    text, kind, spoken, space = token
     if kind == "punctuation":
         return Word(text, html.unescape(text), "punctuation", space=space)
     if kind == "unknown" or not spoken or None in spoken:

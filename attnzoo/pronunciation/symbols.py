@@ -1,4 +1,4 @@
-"""Unicode and symbols: compatibility forms as plain characters, powers, fractions, and what is said for a symbol."""
+"""Unicode and symbols: compatibility forms as plain characters, powers, fractions, and the spoken words of symbols."""
 
 import html
 import re
@@ -23,9 +23,9 @@ for _sign in "½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒":
 GREEK_LETTER = re.compile("(?<![\u0370-\u03ff])([\u0391-\u03a9\u03b1-\u03c9])(?![\u0370-\u03ff])")
 POWERS = {"²": "squared", "³": "cubed", "¹": "one"}
 SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ"
-# Marks that are not said: of Markdown and code, frames of tables, bars.
+# Marks that are not spoken: those of Markdown and code, frames of tables, bars.
 MARKS = re.compile("[|`~^<>\u2500-\u259f]")
-# The characters that a text has for a place where a line may break, and the mark of a file's encoding.
+# Invisible characters: places where a line may break, and the mark of a file's encoding.
 INVISIBLE = "\u200b\u2060\ufeff"
 TO_NORMALISE = re.compile(
     r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]{2,31}\d{0,2});"  # an entity of HTML
@@ -38,14 +38,14 @@ TO_NORMALISE = re.compile(
 
 
 class Normalised(NamedTuple):
-    """A text in plain characters, and for each of them, and for the end, its place in the text as it is written."""
+    """A text in plain characters, and the place in the written text of each character and of the end."""
 
     text: str
     places: list[int] | range
 
 
 def normalised(text: str) -> Normalised:
-    """A text without HTML's entities and compatibility forms: ＄ is a $, ﬁ two letters, ₂ a digit, don`t don't."""
+    """A text without HTML's entities and compatibility forms: ＄ becomes $, ﬁ two letters, ₂ a digit, don`t don't."""
     if text.isascii() and "&" not in text and "`" not in text:
         return Normalised(text, range(len(text) + 1))
     plain: list[str] = []
@@ -62,7 +62,7 @@ def normalised(text: str) -> Normalised:
 
 @cache
 def _plainly(written: str) -> str:
-    """What a piece that ``TO_NORMALISE`` finds is replaced by; itself if it stays."""
+    """The replacement of a piece that ``TO_NORMALISE`` finds; the piece itself if it stays."""
     if written[0] == "&":
         return html.unescape(written)
     if written in "`\u00b4":
@@ -82,9 +82,9 @@ def _plainly(written: str) -> str:
 
 
 def power_words(run: str, operand: str) -> list[str]:
-    """The words of a run of superscripts after ``operand``, the text directly before it: of 10⁻³ "to the minus three".
+    """The words of a run of superscripts after ``operand``, the text directly before it: "to the minus three" in 10⁻³.
 
-    After a longer word it is a note, and after the sign of an ion a charge: only the number is said.
+    After a longer word it is a note, and after the sign of an ion a charge: only the number is spoken.
     """
     if run in POWERS:
         return [POWERS[run]]
@@ -98,7 +98,7 @@ def power_words(run: str, operand: str) -> list[str]:
 
 
 def with_greek_names(word: str) -> list[str]:
-    """The parts of a word, with the names of the Greek letters that stand by themselves in it: of Δt "delta" and "t".
+    """The parts of a word, with the names of single Greek letters in it: Δt has "delta" and "t".
 
     Those of a Greek word stay.
     """

@@ -1,4 +1,4 @@
-"""Parts of speech, which choose between the pronunciations of a heteronym such as "read" or "record"."""
+"""Parts of speech. They choose between the pronunciations of a heteronym such as "read" or "record"."""
 
 import importlib.util
 import warnings
@@ -10,10 +10,10 @@ Tagger = Callable[[list[str]], Sequence[str]]  # the words of a text to their Pe
 SPACY_MODEL = "en_core_web_sm"
 # The parts of speech of misaki's dictionary, by the beginnings of Penn Treebank tags.
 PARTS_OF_SPEECH = {"VB": "VERB", "NN": "NOUN", "RB": "ADV", "JJ": "ADJ"}
-INSTEAD = {"JJ": "NOUN", "NN": "ADJ"}  # before a noun both stand, and a word may be listed as one of them
+INSTEAD = {"JJ": "NOUN", "NN": "ADJ"}  # both come before a noun, and a word may be listed as only one of them
 
 
-# Words that say what stands beside them, for :func:`tags_by_neighbours`.
+# Words that show the part of speech of their neighbours, for :func:`tags_by_neighbours`.
 FUNCTION_WORDS = {
     "determiner": "a all an another any each every her his its my no our some the their these this those your",
     "preposition": "about at between by for from in into of on over per under with within without",
@@ -24,7 +24,7 @@ FUNCTION_WORDS = {
     "be": "am are be been being is was were",
     "adverb": "already also always just never not often only",
     "other": "and as but if or than",
-    "participle": "misread read reread wound",  # that does not end in d
+    "participle": "misread read reread wound",  # participles that do not end in d
 }
 DETERMINERS, PREPOSITIONS, PRONOUNS, BEFORE_VERB, HAVE, BE, ADVERBS, OTHERS, PAST = (
     frozenset(words.split()) for words in FUNCTION_WORDS.values()
@@ -34,7 +34,7 @@ NO_NOUNS = DETERMINERS | PREPOSITIONS | BEFORE_VERB | HAVE | BE | ADVERBS | OTHE
 
 
 def tags_by_neighbours(words: list[str]) -> list[str]:
-    """Penn Treebank tags by the words before and after, without a model; "" where they do not tell.
+    """Penn Treebank tags by the words before and after, without a model; "" where these do not decide.
 
     A determiner or a preposition is before a noun or an adjective; "to", an auxiliary or a pronoun before a verb; a
     form of "have" or "be" before a participle or an adjective. A verb is before a determiner.
@@ -85,7 +85,7 @@ def _spacy_tagger() -> Tagger | None:
     try:
         pipeline = spacy.load(SPACY_MODEL, enable=["tok2vec", "tagger"])
         tag = pipeline(spacy.tokens.Doc(pipeline.vocab, words=["a"]))[0].tag_
-    except Exception as error:  # of whatever is installed under this name
+    except Exception as error:  # any package may be installed under this name
         _warned(f"spaCy's {SPACY_MODEL}", f"cannot be loaded ({error})")
         return None
     if not tag:
@@ -104,7 +104,7 @@ def _nltk_tagger() -> Tagger | None:
         return None
     try:
         nltk.pos_tag(["a"])
-    except LookupError:  # its model is not there
+    except LookupError:  # its model is not installed
         return None
     except Exception as error:
         _warned("NLTK's tagger", f"cannot be used ({error})")
@@ -124,7 +124,7 @@ def _imported(name: str) -> Any:
 
 
 def _warned(what: str, why: str) -> None:
-    """Say that a tagger is left out."""
+    """Warn that a tagger is not used."""
     warnings.warn(
         f"{what} {why}; words of several pronunciations are read without it. Install it again, or give a tagger",
         stacklevel=2,

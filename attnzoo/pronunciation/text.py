@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .abbreviations import DIVISIONS, abbreviation, ends_sentence, roman_numeral
 from .capitals import Kind, parts_of_name, reading
-from .markup import ADDRESS, IN_ADDRESS, IN_ADDRESSES, PIECES, piece_at, spelled_code
+from .markup import ADDRESS, IN_ADDRESS, IN_ADDRESSES, MARKUP, reading_at, spelled_code
 from .numbers import AMOUNT, CURRENCIES, HYPHENS, MINUS, ORDINALS, TIME, TRAILING, number_words
 from .symbols import FRACTIONS, MARKS, SUPERSCRIPTS, SYMBOLS, normalised
 
@@ -16,13 +16,13 @@ from .symbols import FRACTIONS, MARKS, SUPERSCRIPTS, SYMBOLS, normalised
 CLITICS = frozenset(
     ("bout", "cause", "cept", "em", "fore", "n", "neath", "round", "scuse", "til", "tis", "twas", "twere")
 )
-# Words whose last letters are left out, and which dictionaries lack.
+# Words with omitted last letters that dictionaries lack.
 SHORTENED = {"th'": "the", "an'": "and", "wi'": "with"}
 # Before the decades of a century or a life: in the 80s, her 20s and 30s, the '90s.
 DECADE = re.compile(
     r"(?:(?i:\b(?:the|his|her|their|my|your|our|its|in|late|early|mid))[ -]|')(?:\d0s(?:,| and| or| to|-) ?)*\Z"
 )
-# After a capital A these words show that it is the letter: A is for apple, from A to Z.
+# After an uppercase A these words show that it is the letter: A is for apple, from A to Z.
 AFTER_LETTER_A = frozenset(["and", "as", "equals", "for", "has", "in", "is", "minus", "of", "or", "plus", "to", "was"])
 MOST_HYPHENS = 4  # of a compound with a listed word
 # Letters that Unicode does not decompose into an English letter and an accent.
@@ -38,7 +38,7 @@ INNER_E = re.compile(r"(?<=[aeiouy][^\Waeiouy])é(?=[^\Waeiouy]\w)", re.IGNORECA
 # SOUNDED_E or an é before a vowel (séance), with the letters before it whose sound depends on an e.
 WITH_CONSONANT = re.compile(rf"(ch|c|g|qu)?(?:{SOUNDED_E.pattern}|é(?=[aiou]))", re.IGNORECASE)
 AS_BEFORE_E = {"ch": "sh", "c": "s", "g": "j", "qu": "k"}  # how French loanwords sound there
-# A word and its ending: of a possessive, of a contraction, or of the plural of a word in é. Only 've follows another.
+# A word and its ending: a possessive, a contraction, or the plural of a word in é. Only 've follows another ending.
 STEM = re.compile(
     r"(.+)(?:(?<!'[sdm])(?<!'(?:ll|ve|re))|(?<='d)(?='ve)|(?<='ll)(?='ve))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)",
     re.IGNORECASE | re.DOTALL,
@@ -56,10 +56,9 @@ class Token(NamedTuple):
 
     Attributes:
         text: as it is written, in Unicode's NFC
-        parts: the words that are spoken for it; of an initialism its letters. In a plural or a possessive the last
-            letter ends in "'s"
-        kind: "word" also for a number. An "initialism" is spelled out unless the user's lexicon lists it, an "acronym"
-            unless the lexicon or the dictionary lists it. "capitals" are an acronym if there is a dictionary, else a
+        parts: its spoken words; for an initialism its letters. In a plural or a possessive the last letter ends in "'s"
+        kind: a number is a "word", too. An "initialism" is spelled out unless the user's lexicon lists it, an "acronym"
+            unless the lexicon or the dictionary lists it. "capitals" is an acronym if there is a dictionary, else a
             word
         space: the white space after it
     """
@@ -86,7 +85,7 @@ TOKENS = re.compile(
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text. All their texts and spaces together are the text, without white space at its beginning."""
+    """The tokens of a text. Their texts and spaces together are the text, without white space at its beginning."""
     text = unicodedata.normalize("NFC", text)
     plainly, places = normalised(text)
     tokens = _tokens(plainly)
@@ -94,10 +93,10 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _as_written(tokens: list[Token], text: str, plainly: str, places: Sequence[int]) -> list[Token]:
-    """The tokens of ``plainly`` with the text and the spaces that they have in ``text``."""
+    """The tokens of the plain text, with the characters and the spaces that they have in ``text``."""
     found = list[Token]()
     place = len(plainly) - sum(len(token.text) + len(token.space) for token in tokens)
-    if first := text[: places[place]].lstrip():  # an entity that is white space
+    if first := text[: places[place]].lstrip():  # an entity of white space
         found.append(Token(first, (), "punctuation"))
     for token in tokens:
         end = place + len(token.text)
@@ -105,7 +104,7 @@ def _as_written(tokens: list[Token], text: str, plainly: str, places: Sequence[i
         written, space = text[places[place] : places[end]], text[places[end] : places[after]]
         if written or not found:
             found.append(token._replace(text=written, space=space))
-        else:  # one character that stands for several tokens
+        else:  # one character that makes several tokens
             found[-1] = Token(found[-1].text, (), "unknown", space)
         place = after
     return found
@@ -120,12 +119,12 @@ def _tokens(text: str) -> list[Token]:
     alone = text.strip(" .,:;!?")
     tokens: list[Token] = []
     place = 0
-    others = PIECES.finditer(text)
+    others = MARKUP.finditer(text)
     other = next(others, None)
     while place < len(text):
         while other and other.start() < place:
             other = next(others, None)
-        if other and other.start() == place and _append_piece(other, tokens):
+        if other and other.start() == place and _append_markup(other, tokens):
             place = other.end()
             continue
         found: Any = TOKENS.match(classes, place)  # every class begins some token
@@ -164,23 +163,23 @@ def _tokens(text: str) -> list[Token]:
     return tokens
 
 
-def _append_piece(found: re.Match[str], tokens: list[Token]) -> bool:
-    """Append the token of a match of ``PIECES``; False if its place gives it no special reading."""
+def _append_markup(found: re.Match[str], tokens: list[Token]) -> bool:
+    """Append the token of a match of ``MARKUP``; False if it has no special reading in its place."""
     before = tokens[-1] if tokens else None
     if found.lastgroup == "ending":  # of `name`'s
         if before and before.parts and not before.space:
             parts = (*before.parts[:-1], f"{before.parts[-1]}'s")
             tokens[-1] = before._replace(text=before.text + found[0], parts=parts)
         return tokens[-1:] != [before]
-    said = piece_at(found, _number_before(tokens), before.text if before and before.space == " " else "")
+    said = reading_at(found, _number_before(tokens), before.text if before and before.space == " " else "")
     if said:
         tokens.append(Token(found[0], *said))
     return said is not None
 
 
 def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
-    """The tokens; up to ``longest`` in a row are joined if they form a listed word (C#) or a compound of one."""
-    tokens, found, place = pieces(tokens), list[Token](), 0
+    """The tokens; up to ``longest`` neighbours are joined if they form a listed word (C#) or a compound of one."""
+    tokens, found, place = split_punctuation(tokens), list[Token](), 0
     while place < len(tokens):
         for end in range(min(place + longest, len(tokens)), place + 1, -1):
             text = "".join(token.text + token.space for token in tokens[place:end]).strip()
@@ -197,7 +196,9 @@ def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -
 
 
 def _listed_parts(text: str, is_listed: Callable[[str], Any]) -> tuple[str, ...]:
-    """A listed word, or the two words of its compound with a hyphen (3D-printed, non-New York); empty if it is none."""
+    """The listed word of this text, or the two words of a compound of one with a hyphen (3D-printed, non-New York);
+    else empty.
+    """
     if is_listed(text):
         return (text,)
     hyphens = list(re.finditer(f"[{HYPHENS}]", text))
@@ -249,8 +250,8 @@ def with_apostrophes(tokens: list[Token], is_listed: Callable[[str], Any]) -> li
     return found
 
 
-def pieces(tokens: list[Token]) -> list[Token]:
-    """The tokens, with each sign of punctuation by itself: in "C#." the first may belong to a listed word."""
+def split_punctuation(tokens: list[Token]) -> list[Token]:
+    """The tokens, with each punctuation mark as a token of its own: in "C#." the first may belong to a listed word."""
     found = []
     for token in tokens:
         if token.kind == "punctuation":
@@ -280,7 +281,7 @@ def _address_tokens(address: str) -> list[Token]:
 def _word_in_context(
     text: str, place: int, end: int, tokens: list[Token], is_mixed: bool
 ) -> tuple[str, int, str | None]:
-    """The kind of a word, its end, and what is spoken for it, or None if the context does not change that."""
+    """The kind of a word, its end, and its spoken words, which are None if the context does not change them."""
     before = tokens[-1] if tokens else None
     is_glued = len(tokens) > 1 and not tokens[-2].space and bool(tokens[-2].parts) and tokens[-2].text.isalpha()  # K8s
     number = None if is_glued else _number_before(tokens)
@@ -320,7 +321,7 @@ def straight(word: str) -> str:
 def plain(word: str) -> str:
     """A word in the letters of English: without accents, with straight apostrophes.
 
-    The combining signs of Indian scripts stay. They are no accents: they stand for a vowel or the lack of one.
+    The combining signs of Indian scripts stay. They are not accents: they mark a vowel or the lack of one.
     """
     decomposed = unicodedata.normalize("NFKD", straight(word.lower()).translate(LETTERS))
     return "".join(character for character in decomposed if not _is_accent(character))
@@ -401,7 +402,7 @@ def _is_article(text: str, start: int, end: int, tokens: list[Token], is_mixed: 
 
 
 def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
-    """Where a number ends, with its ending (3rd, 1990s), or with the scale or the currency of an amount."""
+    """The end of a number with its ending (3rd, 1990s), or with the scale or the currency of an amount."""
     amount = TIME.match(text, start) or AMOUNT.match(text, start) or TRAILING.match(text, start)
     if amount:
         return amount.end()
@@ -427,9 +428,10 @@ def _is_plural(text: str, start: int, end: int) -> bool:
 def _class_of(character: str) -> str:
     """The class of a character in ``TOKENS``.
 
-    "A": a capital; "a": another letter, a mark or a format character; "0": a digit; " ": white space; "$": the sign of
-    a currency; "m": the minus sign; "%": another symbol that is spoken; "'": an apostrophe; "-": a hyphen; ".": a
-    period; ",": a comma; "_": an underscore; "p": other punctuation; "e": one of ``EMOJI_MARKS``; "x": anything else.
+    "A": an uppercase letter; "a": another letter, a mark or a format character; "0": a digit; " ": white space; "$":
+    the sign of a currency; "m": the minus sign; "%": another symbol that is spoken; "'": an apostrophe; "-": a hyphen;
+    ".": a period; ",": a comma; "_": an underscore; "p": other punctuation; "e": one of ``EMOJI_MARKS``; "x": anything
+    else.
     """
     if straight(character) == "'":
         return "'"

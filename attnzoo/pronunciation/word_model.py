@@ -1,4 +1,4 @@
-"""A model that reads words letter by letter: batches of words to their best pronunciations."""
+"""A model that reads words letter by letter: from batches of words to their best pronunciations."""
 
 import math
 import unicodedata
@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 from ..alignment import AlignedPair
 from ..batching import by_length
+from ..phone_sets import Phones, english_set, without_stress
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from ..shipped_models import PRONUNCIATION
 from .engines import EngineName, load_engine
-from .phone_sets import Phones, english_set, without_stress
 from .text import INNER_E, RESPELLED_E, SOUNDED_E, plain, respelled, straight
 
-# The most phones of a word of English, by its letters. In CMUdict and in misaki's gold entries only initialisms and a
-# few entries of several words have more.
+# The largest number of phones of an English word, by its letters. In CMUdict and in misaki's gold entries only
+# initialisms and a few entries of several words have more.
 PHONES_PER_LETTER, MORE_PHONES = 1.25, 8
-FEWEST_BEAMS = 5  # where several pronunciations are asked for: a confidence is a share of what was found
-MAX_LETTERS = 64  # of a word; the longest in a dictionary has 45
+FEWEST_BEAMS = 5  # for several pronunciations: a confidence is a share of all that was found
+MAX_LETTERS = 64  # in a word; the longest in a dictionary has 45
 NO_HYPOTHESIS = -1e8  # the search gives a lower score to a place that no hypothesis has taken
 
 
@@ -31,18 +31,18 @@ class Hypothesis(NamedTuple):
 
 
 def confidences(log_probabilities: Sequence[float], temperature: float = 1.0, bias: float = 0.0) -> list[float]:
-    r"""How probable it is that each hypothesis of a beam search is right.
+    r"""The probability that each hypothesis of a beam search is right.
 
     .. math:: c_i = \frac{w_i}{w_i + e^{-b} \sum_{j \neq i} w_j}, \qquad w_i = p(y_i | x)^{1/\tau}
 
     With b = 0 these are the probabilities of the hypotheses, as if there were no others. The bias is added to their
-    log-odds. It is below 0 if the right pronunciation is often none of them, and then the sum of the
-    :math:`c_i` is below 1 (Alexandari et al., 2020, "Maximum Likelihood with Bias-Corrected Calibration is
-    Hard-To-Beat at Label Shift Adaptation", arXiv:1901.06852, section 2.3, for classes).
+    log-odds. It is below 0 if the right pronunciation is often not among them, and then the sum of the :math:`c_i` is
+    below 1 (Alexandari et al., 2020, "Maximum Likelihood with Bias-Corrected Calibration is Hard-To-Beat at Label Shift
+    Adaptation", arXiv:1901.06852, section 2.3, for classes).
 
     Symbols: :math:`\tau` is ``temperature`` and b is ``bias``, the fields ``confidence_temperature`` and
     ``confidence_bias`` of a model's config, which are fitted on held-out words; :math:`\log p(y_i | x)` are
-    ``log_probabilities``, their ends included.
+    ``log_probabilities``, which include the end tokens.
     """
     best = max(log_probabilities)
     weights = [math.exp((value - best) / temperature) for value in log_probabilities]
@@ -51,12 +51,12 @@ def confidences(log_probabilities: Sequence[float], temperature: float = 1.0, bi
 
 
 def phones_first(phones: Sequence[Phones], log_probabilities: Sequence[float], temperature: float = 1.0) -> list[int]:
-    r"""The places of hypotheses, by the probability of their phones with any stress, and then by their own.
+    r"""The order of hypotheses: by the probability of their phones with any stress, and then by their own probability.
 
     .. math:: P(u) = \sum_{i: u_i = u} p(y_i | x)^{1/\tau}
 
-    The most probable hypothesis may have phones that are not the most probable: where the stress is unclear, several
-    hypotheses share the probability of their phones.
+    The most probable hypothesis may not have the most probable phones: if the stress is unclear, several hypotheses
+    share the probability of their phones.
 
     Symbols: :math:`u_i` are the phones of :math:`y_i` without stress; the others are those of :func:`confidences`.
     """
@@ -74,11 +74,11 @@ class WordModel:
         has_english_phones: whether its phones are ARPABET, or Kokoro's with accents
 
     Args:
-        folder: of the model, or its Hub id
+        folder: the folder of the model, or its Hub id
         accent_token: the first token of every source, for a model that knows it
-        is_english: whether ``PHONES_PER_LETTER`` holds
-        engine: what runs it, see :func:`~attnzoo.pronunciation.engines.load_engine`
-        device: for an engine of PyTorch
+        is_english: whether ``PHONES_PER_LETTER`` applies
+        engine: the engine that runs it, see :func:`~attnzoo.pronunciation.engines.load_engine`
+        device: the device of an engine of PyTorch
 
     Raises:
         ValueError: the tokenizer has no phonemes, or the engine does not fit.
@@ -105,11 +105,11 @@ class WordModel:
         self._normalizer = tokenizer.backend_tokenizer.normalizer
 
     def readable(self, word: str) -> str | None:
-        """A word as the model can read it: respelled or without accents if needed. None if it cannot, or if the word is
-        too long.
+        """A word in letters that the model can read: respelled or without accents if needed. None if the model cannot
+        read it, or if it is too long.
         """
         if any("\ud800" <= character <= "\udfff" for character in word):
-            return None  # half a character, which no tokenizer takes
+            return None  # half of a surrogate pair, which no tokenizer takes
         if self._respells:
             word = respelled(word)
         for form_of in (str, self._partly_plain, plain):
@@ -130,7 +130,7 @@ class WordModel:
         return [other for other in (longer, unaccented) if other and other != form]
 
     def _partly_plain(self, word: str) -> str:
-        """A word whose unknown letters are without accents."""
+        """A word with the accents removed from letters that the model does not know."""
         composed = unicodedata.normalize("NFC", word)
         return "".join(c if self.letters.issuperset(self._normalized(c)) else plain(c) for c in composed)
 
@@ -140,8 +140,8 @@ class WordModel:
     def read(
         self, words: Collection[str], n_best: int, num_beams: int | None, batch_size: int
     ) -> dict[str, list[Hypothesis]]:
-        """At most ``n_best`` hypotheses for each of these readable words, the best first: by probability, or in English
-        phones by :func:`phones_first`.
+        """At most ``n_best`` hypotheses for each of these readable words, the best first: by their probability, or for
+        English phones by :func:`phones_first`.
         """
         beams = num_beams or max(n_best, self.engine.num_beams, FEWEST_BEAMS if n_best > 1 else 1)
         ordered = sorted(words)

@@ -28,9 +28,9 @@ class AttentionMaps(NamedTuple):
     """The attention of one kind: "self" for one stack, "encoder", "decoder" or "cross", or "hops" of Lin et al. (2017).
 
     Attributes:
-        target: the T tokens that attend, a row of a map each. In "cross" a row is named after the token that its step
-            predicts, otherwise after the token it reads.
-        source: the S tokens that are attended to, a column each.
+        target: the T tokens that attend, each a row of a map. In "cross" a row is named after the token that its step
+            predicts, otherwise after the token that it reads.
+        source: the S tokens that are attended to, each a column.
         weights: by the number of the layer, from 0, a tensor (H, T, S); for hops (1, R, S).
     """
 
@@ -39,11 +39,11 @@ class AttentionMaps(NamedTuple):
     weights: dict[int, Tensor]
 
     def best_head(self) -> tuple[int, int, float]:
-        """The head that points most clearly: its layer, its number, and how clearly it points, from 0 to 1.
+        """The head with the clearest attention: its layer, its number, and its clearness, from 0 to 1.
 
-        For every source token, take the largest weight that another token gives it. Their mean is how clearly a head
-        points: 1 if every token is looked at by one that looks at nothing else. Special tokens do not count: many heads
-        rest on them. Of equal heads the first one is taken.
+        The clearness of a head is the mean, over the source tokens, of the largest weight that another token gives it:
+        1 if every source token has a token that attends to nothing else. Special tokens do not count, since many heads
+        attend mostly to them. Of equal heads the first one is taken.
         """
         target, source, weights = self
         rows, columns = (
@@ -137,7 +137,7 @@ class AttentionView:
         return plot_heads(maps, source.names, target.names, path, layers=list(shown), scale=scale)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, for notebooks."""
+        """The page inside a frame, for notebooks."""
         frame = html.escape(self.to_html(), quote=True)
         style = "width:100%;height:640px;border:0"
         return f'<iframe sandbox="allow-scripts" title="Attention" style="{style}" srcdoc="{frame}"></iframe>'
@@ -146,7 +146,7 @@ class AttentionView:
 def view(
     model: Any, tokenizer: Any, text: Any, target: Any = None, layers: Sequence[int] | None = None
 ) -> AttentionView:
-    """The attention of a model on a text, to look at: an interactive page, a picture, or the weights.
+    """The attention of a model on a text, as an interactive page, a picture, or the weights.
 
     ::
 
@@ -154,8 +154,7 @@ def view(
 
     It takes encoders (BERT), decoders (GPT-2, Llama), encoder-decoders (T5, BART, Marian) of Transformers, and the
     models of attnzoo: alignments of the RNN, hops of the self-attentive classifier, heads of the Transformer. A model
-    of Transformers keeps its attention backend, see :func:`attnzoo.record_attention`. Batches are not needed: it is
-    one text.
+    of Transformers keeps its attention backend, see :func:`attnzoo.record_attention`. A call takes one text.
 
     Args:
         model: the model
@@ -169,7 +168,7 @@ def view(
     Raises:
         TypeError: ``model``, ``tokenizer``, ``text`` or ``target`` is of another type.
         ValueError: the text is empty or has more tokens than the model has positions, the model cannot read a target,
-            the model has no attention, or there is no such layer.
+            the model has no attention, or a layer does not exist.
     """
     require_model(model)
     require_tokenizer(tokenizer)

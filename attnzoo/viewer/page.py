@@ -38,7 +38,7 @@ def page(views: "Sequence[AttentionView]") -> str:
     """The page of these views, one of which is shown at a time; see :meth:`attnzoo.viewer.AttentionView.to_html`.
 
     Raises:
-        ValueError: there is no view.
+        ValueError: ``views`` is empty.
     """
     if not views:
         raise ValueError("there are no views to show")
@@ -66,7 +66,7 @@ def save_page(views: "Sequence[AttentionView]", path: str | Path) -> Path:
     """Write one page of several views to a file; missing folders are made.
 
     Raises:
-        ValueError: there is no view, or the file name does not end in .html or .htm.
+        ValueError: ``views`` is empty, or the file name does not end in .html or .htm.
     """
     path = Path(path)
     require_page(path)
@@ -82,12 +82,12 @@ def filled(name: str, **values: str) -> str:
 
 
 def _read(name: str) -> str:
-    """A file beside this one."""
+    """The text of a file in this package."""
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def _map(kind: str, maps: "AttentionMaps") -> dict[str, Any]:
-    """What the script reads of one kind of attention."""
+    """The data of one kind of attention for the page's script."""
     target, source, weights = maps
     name, caption = NAMES[kind]
     layers = [of_layer.nan_to_num() for of_layer in weights.values()]

@@ -72,7 +72,7 @@ def plot_alignments(
         _require_shape("attention weights", tuple(weights.shape), target, source)
     inches = 0.34  # a token, so that its name is legible
     names = [token for tokens in source_tokens for token in tokens]
-    is_upright = any(len(token) > 3 for tokens in source_tokens for token in tokens[:-1])  # the last has room beside
+    is_upright = any(len(token) > 3 for tokens in source_tokens for token in tokens[:-1])  # the last has room
     above = (_inches(names, 10) if is_upright else 0.25) + (0.0 if titles is None else 0.3)
     columns = min(columns, len(maps))
     rows = math.ceil(len(maps) / columns)
@@ -255,7 +255,7 @@ def _heat_map(
 
 
 def _largest(weights: Tensor, scale: str) -> float:
-    """The weight that has the darkest colour."""
+    """The weight that gets the darkest colour."""
     if scale not in SCALES:
         raise ValueError(f"scale must be 'map' or 'common', got {scale!r}")
     return 1.0 if scale == "common" else float(weights.nan_to_num().max()) or 1.0

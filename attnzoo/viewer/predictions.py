@@ -1,4 +1,4 @@
-"""What a model predicts for the text whose attention is shown."""
+"""The predictions of a model for the text whose attention is shown."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The one look of pictures and pages, in light and in dark: the colours of attention weights, of paper and of ink.
+"""The colours of pictures and pages, in a light and a dark theme: for attention weights, paper and ink.
 
 The pictures of attention, the interactive page, the page that pronounces words and the documentation site all take
 their colours from here.
@@ -25,7 +25,7 @@ class Theme(NamedTuple):
         soft: names and captions
         line: lines between parts
         accent: what is chosen
-        mark: the background of what is pointed at
+        mark: the background of what the pointer is on
     """
 
     weights: tuple[str, ...]
@@ -38,7 +38,7 @@ class Theme(NamedTuple):
     mark: str
 
     def css(self) -> str:
-        """All colours but those of the weights as variables of CSS, such as ``--paper``."""
+        """All colours except those of the weights, as variables of CSS such as ``--paper``."""
         return " ".join(f"--{name}: {value};" for name, value in self._asdict().items() if name != "weights")
 
     def of(self, share: float) -> str:
@@ -49,7 +49,7 @@ class Theme(NamedTuple):
         return "#" + "".join(f"{round(low + (place - left) * (high - low)):02x}" for low, high in pair)
 
     def text_on(self, share: float) -> str:
-        """The colour of text on a weight's colour: the one of ink and paper that contrasts more."""
+        """The colour of text on a weight's colour: ink or paper, whichever contrasts more."""
         return max((self.ink, self.paper), key=lambda text: contrast(text, self.of(share)))
 
 

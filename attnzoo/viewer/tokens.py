@@ -71,11 +71,11 @@ def tokens_of(tokenizer: Any, ids: Sequence[int]) -> Tokens:
 def _texts(
     tokenizer: Any, ids: list[int], raw: list[str], is_special: list[bool]
 ) -> tuple[list[str], list[tuple[int, int]]]:
-    """The text of every token; and as which part of how many it belongs to it, from 1."""
+    """The text of every token, with which part of the text it is, from 1, and the number of parts."""
     vocabulary = tokenizer.get_added_vocab()
     is_kept = [here or token in vocabulary for here, token in zip(is_special, raw, strict=True)]
     alone = [token if kept else _decoded(tokenizer, [one]) for kept, token, one in zip(is_kept, raw, ids, strict=True)]
-    # Some tokenizers decode a byte that is no whole character as U+FFFD, others as nothing.
+    # Some tokenizers decode a byte that is not a whole character as U+FFFD, others as nothing.
     is_part = [
         not kept and ("\ufffd" in text or not (text or token.startswith("▁")))
         for kept, text, token in zip(is_kept, alone, raw, strict=True)
@@ -102,7 +102,7 @@ def _decoded(tokenizer: Any, ids: list[int]) -> str:
 
 
 def _marks(tokenizer: Any, raw: list[str]) -> str | None:
-    """What a token begins with that starts a word, or for WordPiece one that continues it; None if there is none."""
+    """The mark at the beginning of tokens that start a word, or for WordPiece continue one; None if there is none."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:  # a tokenizer in Python: those with marks are of SentencePiece
         return "▁" if any(token.startswith("▁") for token in raw) else None

@@ -22,8 +22,9 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from attnzoo import AttentionalRNNForConditionalGeneration, model_path
 from attnzoo.export.graph import SMALL, numbers, quantise
 from attnzoo.export.onnx_folder import refuse_copying
+from attnzoo.export.recurrent_graph import refuse_unknown_parts
+from attnzoo.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, are_arpabet
 from attnzoo.phonemes import CLOSE, OPEN, known_phonemes
-from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, are_arpabet
 from attnzoo.shipped_models import SHIPPED
 from attnzoo.viewer.style import DARK, LIGHT
 
@@ -56,14 +57,16 @@ def page(folders: list[Path]) -> str:
     """The HTML of a page with these models.
 
     Raises:
-        ValueError: a model that is none of pronunciation or that copies, or whose tokenizer does what the page cannot.
+        ValueError: a model does not pronounce words, copies, has a part that the page does not compute, or has a
+            tokenizer that does what the page cannot.
     """
     texts, blocks, count = [], [], 0
     for number, folder in enumerate(folders):
         model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
         if not isinstance(model, AttentionalRNNForConditionalGeneration) or not known_phonemes(tokenizer):
-            raise ValueError(f"{folder} is no attentional RNN that pronounces words")
+            raise ValueError(f"{folder} is not an attentional RNN that pronounces words")
         refuse_copying(model, "a web page")
+        refuse_unknown_parts(model, "a web page")
         tensors = stored(model)
         packed = gzip.compress(b"".join(part for *_, parts in tensors for part in parts), compresslevel=9, mtime=0)
         weights = base64.b64encode(packed).decode()

@@ -121,4 +121,5 @@ def score_and_loop(name: str) -> tuple[nn.Module, Callable[..., reference.Score]
     w_a, u_a, v_a = module.query_proj.weight, module.key_proj.weight, module.score_vector
     if name == "additive":
         return module, lambda h, k, s: reference.additive(h, k, w_a, u_a, v_a)
+    assert name == "concat"
     return module, lambda h, k, s: reference.concat(h, k, torch.cat([w_a, u_a], dim=1), v_a)

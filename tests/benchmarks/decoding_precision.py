@@ -31,7 +31,7 @@ def main() -> None:
         model = task.auto_class.from_pretrained(folder, dtype=dtype)
         decoding = decoding_of(task, model, options.num_beams)
         start = time.process_time()
-        scores = task.score("test", task.predict(model, tokenizer, "test", **decoding))
+        scores = task.measure("test", task.predict(model, tokenizer, "test", **decoding))
         print(f"{dtype}: {describe(task, scores)}; {time.process_time() - start:.0f} seconds of the processor")
 
 

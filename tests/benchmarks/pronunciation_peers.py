@@ -25,8 +25,8 @@ from attnzoo.training.card import describe
 from attnzoo.training.recipe import load_recipe, make_task
 
 from attnzoo.commands.parsers import add_overrides
+from attnzoo.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, split
 from attnzoo.phonemes import accent_and_spelling
-from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, split
 from tests.benchmarks.environments import interpreter
 
 SYSTEMS = Path(__file__).parent / "pronunciation_systems"
@@ -56,7 +56,7 @@ def main() -> None:
         options.predictions.write_text(
             "".join(f"{word}\t{prediction}\n" for word, prediction in zip(words, predictions, strict=True))
         )
-    scores = task.score(options.split, predictions)
+    scores = task.measure(options.split, predictions)
     print(f"{options.peer}, {options.split} split, {len(words):,} words: {describe(task, scores)}")
     print(json.dumps(scores))
 

@@ -31,7 +31,9 @@ def main() -> None:
     classifier = LogisticRegression(C=10, max_iter=1000)
     classifier.fit(features(vectorizer, train, task.columns), train["labels"][:])
     predictions = classifier.predict(features(vectorizer, test, task.columns)).tolist()
-    print(f"{task.name}, test split, TF-IDF and logistic regression: {describe(task, task.score('test', predictions))}")
+    print(
+        f"{task.name}, test split, TF-IDF and logistic regression: {describe(task, task.measure('test', predictions))}"
+    )
 
 
 def features(vectorizer: TfidfVectorizer, rows: Any, columns: list[str]) -> csr_matrix:

@@ -22,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from attnzoo import fast_weight_copies, search
 from attnzoo.decoding import recurrent_steps, repeated_product, token_search, transformer_steps
 from attnzoo.decoding.token_search import BLOCK, _best
-from attnzoo.decoding.transformer_steps import TransformerSteps
+from attnzoo.decoding.transformer_steps import TransformerSearchDecoder
 from tests import factory
 from tests.factory import (
     ATTENTION_VARIANTS,
@@ -367,9 +367,11 @@ def test_input_feeding_with_coverage(beams: int) -> None:
 def test_states_keep_their_precision_under_autocast(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a loop over many tokens, as those that a cache carries for ``generate()``."""
     model, made = tiny_model(variant).float(), []
-    make = recurrent_steps.RecurrentSteps.__init__
+    make = recurrent_steps.RecurrentSearchDecoder.__init__
     monkeypatch.setattr(
-        recurrent_steps.RecurrentSteps, "__init__", lambda steps, *given: made.append(steps) or make(steps, *given)
+        recurrent_steps.RecurrentSearchDecoder,
+        "__init__",
+        lambda steps, *given: made.append(steps) or make(steps, *given),
     )
     with torch.autocast("cpu", torch.bfloat16):
         model.generate(words(3, 5), custom_generate=search, max_new_tokens=4)
@@ -421,13 +423,13 @@ def test_keys_grow_with_the_length_and_not_with_the_beams(monkeypatch: pytest.Mo
     monkeypatch.setattr(transformer_steps, "ROOM", 1)
     made: list[tuple[int, int]] = []  # keys that are seen, and all keys, where room was made
 
-    class Recorded(TransformerSteps):
+    class Recorded(TransformerSearchDecoder):
         def _make_room(self, number: int) -> None:
             super()._make_room(number)
             assert self.mask is not None
             made.append((int(self.mask.any(dim=2).sum(dim=2).max()), self.length))
 
-    monkeypatch.setitem(token_search.STEPS, "small_transformer", Recorded)
+    monkeypatch.setitem(token_search.DECODERS, "small_transformer", Recorded)
     model = tiny_model(CAUSAL[0], std=1.0, max_position_embeddings=64)
     options: dict[str, Any] = {"num_beams": 12, "max_new_tokens": 60, "min_new_tokens": 60, "custom_generate": search}
     model.generate(words(2, 4), **options)

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedCon
 from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import SmallTransformerConfig
+from attnzoo.attention import SCORES
 from attnzoo.modeling_attentional_rnn import RecurrentEncoderOutput
 from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.factory import FAMILIES, KINDS, MODELS, make_model, tiny_model
@@ -75,18 +76,14 @@ CLASSES = {
     config_class: [*dict.fromkeys(head for head, _ in MODELS.values() if head.config_class is config_class)]
     for config_class in CONFIGS
 }
-CHOICES = {
-    "wiring": ["cho", "sutskever", "bahdanau", "luong"],
-    "score": ["none", "additive", "dot", "general", "concat", "location", None],
-    "window": ["global", "monotonic", "predictive"],
-    "cell": ["cho_gru", "gru", "lstm", "rnn"],
-    "attention_pattern": ["encoder_decoder", "bidirectional", "causal"],
-    "activation": ["relu", "gelu"],
-    "norm": ["pre", "post"],
-    "position_embedding": ["sinusoidal", "learned", "none"],
-    "penalty_reduction": ["mean", "sum"],
-    "problem_type": ["regression", "single_label_classification", "multi_label_classification", None],
+CHOICES: dict[str, list[Any]] = {
+    name: list(get_args(annotation))
+    for config_class in CONFIGS
+    for name, annotation in config_class.__annotations__.items()
+    if get_origin(annotation) is Literal
 }
+CHOICES["score"] = ["none", *SCORES, None]
+CHOICES["problem_type"] = ["regression", "single_label_classification", "multi_label_classification", None]
 ODD = ["", "big", None, True, 2.5, -1, 0, [1], {}, NAN, INF, 10**5, 10**8, 10**18, -(10**9)]
 
 

@@ -9,6 +9,9 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
+from attnzoo.attention import SCORES, WINDOWS
+from attnzoo.recurrent_cells import CELLS
+from attnzoo.recurrent_decoder import WIRINGS
 from tests.factory import KINDS, VOCAB_SIZE, every_kind, refused, tiny_model, words
 
 SEQ2SEQ_KINDS = ["attentional-rnn", "attentional-rnn-luong", "transformer-encoder-decoder"]
@@ -147,12 +150,12 @@ RATES = {
 }
 CHOICES: dict[Any, dict[str, list[str]]] = {
     AttentionalRNNConfig: {
-        "wiring": ["cho", "sutskever", "bahdanau", "luong"],
-        "score": ["none", "additive", "dot", "general", "concat", "location"],
-        "window": ["global", "monotonic", "predictive"],
-        "cell": ["cho_gru", "gru", "lstm", "rnn"],
+        "wiring": [*WIRINGS],
+        "score": ["none", *SCORES],
+        "window": [*WINDOWS],
+        "cell": [*CELLS],
     },
-    SelfAttentiveConfig: {"cell": ["cho_gru", "gru", "lstm", "rnn"], "penalty_reduction": ["mean", "sum"]},
+    SelfAttentiveConfig: {"cell": [*CELLS], "penalty_reduction": ["mean", "sum"]},
     SmallTransformerConfig: {
         "attention_pattern": ["encoder_decoder", "bidirectional", "causal"],
         "activation": ["relu", "gelu"],

@@ -43,7 +43,7 @@ def test_an_export_is_certified(kind: str, tmp_path: Path, capsys: pytest.Captur
 def test_an_export_of_another_model_is_found(tmp_path: Path) -> None:
     source, other = (save_folder("transformer-encoder-decoder", tmp_path / str(seed), seed) for seed in (0, 1))
     main(["export", str(source), str(tmp_path / "out")])
-    with pytest.raises(SystemExit, match="is not what PyTorch computes: logits differ by"):
+    with pytest.raises(SystemExit, match="differs from what PyTorch computes: logits differ by"):
         main(["export", str(other), str(tmp_path / "out"), "--check"])
     config = tmp_path / "out" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"dropout": 0.9}))
@@ -51,7 +51,7 @@ def test_an_export_of_another_model_is_found(tmp_path: Path) -> None:
         ([str(source), str(tmp_path / "out")], "is an export of another model: its dropout is 0.9, not"),
         ([str(save_folder("attentional-rnn", tmp_path / "rnn")), str(tmp_path / "out")], "not of AttentionalRNN"),
         ([str(source), str(tmp_path / "out"), "--format=ctranslate2"], "is an export to onnx; add --format onnx"),
-        ([str(source), str(tmp_path / "none")], "is no exported model"),
+        ([str(source), str(tmp_path / "none")], "is not an exported model"),
     ):
         with pytest.raises(SystemExit, match=message):
             main(["export", *arguments, "--check"])
@@ -96,12 +96,12 @@ def test_model_and_export_are_scored_with_the_length_limit_of_the_task(tmp_path:
     def predict(one: Any, tokenizer: Any, split: str, num_beams: int) -> list[str]:
         return generate_texts(one, tokenizer, rows["source"][:], num_beams, batch_size=2, longer=2)
 
-    def score(split: str, predictions: list[str]) -> dict[str, float]:
+    def measure_lengths(split: str, predictions: list[str]) -> dict[str, float]:
         return {"length": sum(len(TOKENIZER.tokenize(one)) for one in predictions) / len(predictions)}
 
     rows = Dataset.from_dict({"source": ["ab", "cabd"]})
     said: dict[str, Any] = {"metric_names": {"length": "Length"}, "units": {"length": " letters"}}
-    task = SimpleNamespace(splits={"test": rows}, columns=["source"], predict=predict, score=score, **said)
+    task = SimpleNamespace(splits={"test": rows}, columns=["source"], predict=predict, measure=measure_lengths, **said)
     certificate = measure(model, tokenizer, to_onnx(model, tmp_path / "out", tokenizer), task)
     of_model, of_export = certificate["scores"]["length"]
     assert 0 < of_model == of_export

@@ -71,5 +71,5 @@ def test_what_an_export_does_not_have_is_named(g2p: tuple[str, Path]) -> None:
     speak = pipeline("grapheme-to-phoneme", model=OnnxForPipelines(g2p[1]), tokenizer=str(g2p[1]))
     with pytest.raises(ValueError, match="repetition_penalty"):
         speak("castle", repetition_penalty=1.5)
-    with pytest.raises(FileNotFoundError, match="no exported model"):
+    with pytest.raises(FileNotFoundError, match="is not an exported model"):
         OnnxForPipelines(g2p[0])

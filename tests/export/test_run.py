@@ -13,6 +13,7 @@ import torch
 from attnzoo.alignment import generation_alignments
 from attnzoo.export import OnnxModel, to_onnx
 from attnzoo.export import run as export_run
+from attnzoo.export.recurrent_graph import KNOWN_PARTS
 from tests.export.compare import arrays, assert_close, exported
 from tests.factory import EVERY_PADDING, TEXTS, TOKENIZER, make_model, padded, refused, tiny_model
 
@@ -189,7 +190,15 @@ def test_what_cannot_be_exported_is_named_and_nothing_is_written(tmp_path: Path)
     model = make_model("attentional-rnn")
     model.lm_head = torch.nn.Linear(9, 3)
     refuse(model, "other weights than its config says", "lm_head")
-    refuse(make_model("attentional-rnn"), "no fast tokenizer", tokenizer=object())
+    refuse(make_model("attentional-rnn"), "not a fast tokenizer", tokenizer=object())
+    for field in KNOWN_PARTS:  # a class of the user's may compute something else than the class that it extends
+        model = tiny_model("luong-lstm-general-predictive-feeding")
+        attention = model.model.decoder.wiring.attention
+        layer = model.model.encoder.rnn.layers[0]
+        parts = {"wiring": model.model.decoder.wiring, "cell": layer.backward_rnn or layer.forward_rnn}
+        part = (parts | {"score": attention.score, "window": attention.window})[field]
+        part.__class__ = type("Mine", (type(part),), {})
+        refuse(model, f"{field}=", "is a Mine", "an export to ONNX does not compute")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all my work")
     with refused(FileExistsError, "is not empty"):

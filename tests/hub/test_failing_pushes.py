@@ -107,7 +107,10 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "README.md").unlink(),
         "has no README.md; a model is pushed with its config and its card",
     ),
-    "no metadata": (lambda folder: (folder / "README.md").write_text("---\n- a: [\n---\n"), "README.md is no card: "),
+    "no metadata": (
+        lambda folder: (folder / "README.md").write_text("---\n- a: [\n---\n"),
+        "README.md is not a valid card: ",
+    ),
     "truncated": (truncate, f"{NOT_SENT}: the weights of"),
     "missing shard": (lose_a_shard, f"{NOT_SENT}: "),
     "shards below": (put_the_shards_below, f"{NOT_SENT}: "),
@@ -127,7 +130,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no JSON": (
         lambda folder: (folder / "generation_config.json").write_text("{"),
-        "generation_config.json is no JSON",
+        "generation_config.json is not a model's JSON",
     ),
     "link to nothing": (
         lambda folder: (folder / "tokenizer.json").symlink_to(folder / "gone"),

@@ -12,16 +12,16 @@ from tests.factory import TOKENIZER
 MODEL = {"README.md", "config.json", "generation_config.json", "model.safetensors"}
 KEPT = {
     ".env": "hidden",
-    "api\ntoken": "of no known kind",
+    "api\ntoken": "of an unknown kind",
     "attention.png": "a picture that the card does not show",
-    "data.csv": "of no known kind",
+    "data.csv": "of an unknown kind",
     "evil.py": "code; only attnzoo's own code is sent, with code=True (--code)",
-    "hf_token.txt": "of no known kind",
-    "id_rsa": "of no known kind",
-    "log.jsonl": "of no known kind",
-    "optimizer.safetensors": "of no known kind",
+    "hf_token.txt": "of an unknown kind",
+    "id_rsa": "of an unknown kind",
+    "log.jsonl": "of an unknown kind",
+    "optimizer.safetensors": "of an unknown kind",
     "scaler.joblib": "a pickle, which runs code where it is loaded",
-    "token": "of no known kind",
+    "token": "of an unknown kind",
     "training_args.BIN": "a pickle, which runs code where it is loaded",
 }
 
@@ -42,7 +42,7 @@ def folder(make_folder: Callable[[int], Path], tmp_path: Path) -> Path:
 def test_what_is_of_no_known_kind_stays(folder: Path) -> None:
     found = contents(folder)
     assert set(found.sent) == MODEL
-    expected = KEPT | {"checkpoints": "a folder", "pipe.json": "no plain file", "key": "of no known kind"}
+    expected = KEPT | {"checkpoints": "a folder", "pipe.json": "not a plain file", "key": "of an unknown kind"}
     assert found.kept == expected
 
 
@@ -72,7 +72,7 @@ def test_what_is_named_goes(folder: Path) -> None:
         ("evil.cpython-311.pyc", "also='evil.cpython-311.pyc' is code"),
         ("program", "also='program' is code"),
         ("script", "also='script' is code"),
-        ("../key", "also='../key' is no name of a file at the top of"),
+        ("../key", "also='../key' is not the name of a file at the top of"),
         ("checkpoints", "has no file 'checkpoints', which also= names"),
         ("pipe.json", "has no file 'pipe.json', which also= names"),
         ("notes.md", "has no file 'notes.md', which also= names"),

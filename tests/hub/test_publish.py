@@ -80,20 +80,20 @@ def test_where_it_is_is_printed(published: dict[str, str], hub: LoopbackHub) -> 
 
 def test_what_goes_and_what_stays_is_printed(published: dict[str, str], hub: LoopbackHub) -> None:
     sent = "README.md, config.json, generation_config.json, model.safetensors"
-    stays = "'id_rsa\\n' is not sent: of no known kind"
+    stays = "'id_rsa\\n' is not sent: of an unknown kind"
     assert published["private"].splitlines()[:2] == [f"zoo/private gets {sent}, notes.txt", stays]
     first, code, *others = published["request"].splitlines()
     assert first == f"zoo/public gets {sent}"
     files = hub.repository("zoo/public").resolve("refs/pr/1").files.keys() - {".gitattributes", *sent.split(", ")}
     assert code == f"and the model's code: {', '.join(sorted(files))}"
-    assert others[:2] == [stays, "notes.txt is not sent: of no known kind"]
+    assert others[:2] == [stays, "notes.txt is not sent: of an unknown kind"]
     assert not {"id_rsa\n", "notes.txt"} & hub.repository("zoo/public").resolve("main").files.keys()
 
 
 def test_a_dry_run_sends_nothing(published: dict[str, str], hub: LoopbackHub) -> None:
     gets, id_rsa, notes = published["dry"].splitlines()
     assert gets == "zoo/dry gets README.md, config.json, generation_config.json, model.safetensors"
-    assert (id_rsa[:10], notes) == ("'id_rsa\\n'", "notes.txt is not sent: of no known kind")
+    assert (id_rsa[:10], notes) == ("'id_rsa\\n'", "notes.txt is not sent: of an unknown kind")
     assert [line.split(" gets ")[0] for line in published["all"].splitlines()] == [f"zoo/{name}" for name in SHIPPED]
     assert published["by name"].startswith("zoo/dry gets README.md, ")
     assert ("models", "zoo/dry") not in hub.hub.repositories

@@ -16,8 +16,8 @@ from attnzoo.aligning import METHODS
 from attnzoo.cli import COMMANDS, main
 from attnzoo.commands import lines, parsers
 from attnzoo.commands.models import folder_of
+from attnzoo.phone_sets import PHONE_SETS, SOURCE_OF_IPA
 from attnzoo.pronunciation.engines import EngineName
-from attnzoo.pronunciation.phone_sets import PHONE_SETS, SOURCE_OF_IPA
 from attnzoo.shipped_models import PRONUNCIATION, SENTIMENT, TRANSLATION, model_path
 from tests.package.test_cli import ROOT, standard_input
 

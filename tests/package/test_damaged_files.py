@@ -205,7 +205,7 @@ def flip_a_bit(name: str) -> Callable[[Path], None]:
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "swapped": (swap_the_graphs, "encoder.onnx has changed since the export: its checksum differs"),
-    "missing": (lambda folder: (folder / "step.onnx").unlink(), "is no whole export: it has no step.onnx"),
+    "missing": (lambda folder: (folder / "step.onnx").unlink(), "is not complete: it has no step.onnx"),
     "details": (lambda folder: (folder / DETAILS).write_text("[]"), f"{DETAILS} is damaged"),
     "checksums": (lambda folder: (folder / DETAILS).write_text('{"sha256": ["a"]}'), f"{DETAILS} is damaged"),
     "outside": (lambda folder: (folder / DETAILS).write_text('{"sha256": {"../a": ""}}'), f"{DETAILS} is damaged"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from attnzoo.training.tasks.letter_tokenizer import letter_phoneme_tokenizer, word_normalizer
 
-from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS
+from attnzoo.phone_sets import ACCENT_TOKENS
 from tests.factory import tiny_model
 
 PHONES = "AIOQWYabdefhijklmnpstuvwzæðŋɑɒɔəɛɜɡɪɹɾʃʊʌʒʤʧˈˌːθᵊᵻɐʔ"

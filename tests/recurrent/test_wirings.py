@@ -1,6 +1,8 @@
 """Every wiring with every score, window, cell and encoder equals the loop, values and gradients."""
 
+import re
 from itertools import product
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -8,7 +10,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 
-from attnzoo import AttentionalRNNConfig, attention
+from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig
+from attnzoo.configuration_attentional_rnn import WIRING_DEFAULTS
 from tests.attention.tensors import assert_equal
 from tests.recurrent.wirings import (
     ACCEPTED,
@@ -55,13 +58,16 @@ def faults(choice: dict[str, Any]) -> list[tuple[str, ...]]:
     return found
 
 
+def test_the_configs_take_what_is_registered() -> None:
+    for name, registered in (("wiring", WIRINGS), ("window", WINDOWS), ("cell", CELLS)):
+        assert list(get_args(AttentionalRNNConfig.__annotations__[name])) == registered, name
+    assert {*get_args(SelfAttentiveConfig.__annotations__["cell"])} == {*CELLS}
+    assert list(WIRING_DEFAULTS) == WIRINGS
+    papers = (Path(__file__).parents[2] / "training" / "architecture.md").read_text()  # that model cards name
+    assert {*WIRINGS} <= {*re.findall(r'^    "(\w+)": "\[', papers, flags=re.MULTILINE)}
+
+
 def test_the_product_is_whole() -> None:
-    assert list(attention.SCORES) == SCORES
-    known = {"wiring": WIRINGS, "window": WINDOWS, "cell": CELLS}
-    for name, values in known.items():
-        parts = get_args(AttentionalRNNConfig.__annotations__[name])
-        flat = [value for part in parts for value in (get_args(part) or [part]) if value is not type(None)]
-        assert flat == values, f"the product lacks a choice of {name}, or has one too many"
     assert len(WHOLE) == 4 * 6 * 3 * 4 * 2
     assert len(ACCEPTED) == 2 * 4 + 5 * 3 * 4 + 5 * 3 * 4 * 2
 

@@ -7,21 +7,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from attnzoo import (
+    AttentionalRNNConfig,
+    AttentionalRNNForConditionalGeneration,
+    attention,
+    recurrent_cells,
+    recurrent_decoder,
+)
 from tests.attention.tensors import assert_equal, randomize
 from tests.reference import attentional_rnn as reference
 from tests.reference import copying
 
-WIRINGS = ["cho", "sutskever", "bahdanau", "luong"]
-
-
-CELLS = ["cho_gru", "gru", "lstm", "rnn"]
-
-
-SCORES = ["additive", "dot", "general", "concat", "location"]
-
-
-WINDOWS = ["global", "monotonic", "predictive"]
+# All that are registered: a new one is tested with every other choice, and needs its loop in ``tests/reference``.
+WIRINGS, CELLS = list(recurrent_decoder.WIRINGS), list(recurrent_cells.CELLS)
+SCORES, WINDOWS = list(attention.SCORES), list(attention.WINDOWS)
 
 
 DIRECTIONS = {

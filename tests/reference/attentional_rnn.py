@@ -197,6 +197,7 @@ class Attention(NamedTuple):
             return attention.additive_with_coverage(query, annotation, covered, w_a, u_a, v_a, w_c)
         if self.score == "additive":
             return attention.additive(query, annotation, w_a, u_a, v_a)
+        assert self.score == "concat"
         return attention.concat(query, annotation, torch.cat([w_a, u_a], dim=1), v_a)
 
     def look(
@@ -437,6 +438,7 @@ def translate(
             fixed = source.finals[-1].hidden if fix_context else None
             steps = bahdanau_decode(decoder, look, *shape, words, source, config.encoder_hidden_size, fixed, drop(row))
         else:
+            assert config.wiring == "luong"
             steps = luong_decode(decoder, look, *shape, words, source, config.input_feeding, drop(row))
         of_row = [weights["lm_head.weight"] @ step.readout for step in steps]
         if config.copy:

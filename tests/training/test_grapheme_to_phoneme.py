@@ -450,7 +450,7 @@ def test_figures_of_data_with_stress(tmp_path: Path) -> None:
         task = GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", dict.fromkeys(letters, sounds))))
         rows = task.splits["test"]
         predictions = [sounds.replace("1", "0").replace("ˈ", ""), "K", sounds] + [sounds] * (len(rows) - 3)
-        scores = task.score("test", predictions)
+        scores = task.measure("test", predictions)
         assert task.metric_names.keys() <= scores.keys()
         assert ("stress_errors" in scores) == ("stress errors" in task.metric_names.values()) == has_stress
         assert all(scores[f"{name}_low"] <= scores[name] <= scores[f"{name}_high"] for name in task.metric_names)
@@ -514,7 +514,7 @@ def test_the_same_recipe_learns_another_script(language: str, tmp_path: Path) ->
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run" / "best")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run" / "best")
     predictions = task.predict(model, tokenizer, "test")
-    assert task.score("test", predictions)["per"] < 10
+    assert task.measure("test", predictions)["per"] < 10
     assert {s for p in predictions for s in p.split()} <= {s for p in words.values() for s in p.split()}
     tested = task.splits["test"]["word"][:5]
     pronounce = pipeline("grapheme-to-phoneme", model=model, tokenizer=tokenizer, device="cpu", num_beams=1)

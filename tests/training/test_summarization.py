@@ -107,13 +107,13 @@ def test_scores_by_hand(tmp_path: Path) -> None:
     rows = [("Frob quux is nice.", "frob the quux"), ("A zork.", "zork tools")]
     folder = table(tmp_path, train=[("the nice tools is a", "tools")], validation=rows, test=rows)
     task = Summarization(SummaryData(path=str(folder)))
-    scores = task.score("test", ["a quux tool", "ZORK"])
+    scores = task.measure("test", ["a quux tool", "ZORK"])
     # First: "quux" of 3 and 3 words. Second: "zork" of 1 and 2. No two neighbours are the same.
     expected = {"rouge1": 100 * (1 / 3 + 2 / 3) / 2, "rouge2": 0.0, "rougeL": 100 * (1 / 3 + 2 / 3) / 2}
     assert {name: scores[name] for name in expected} == pytest.approx(expected)
     assert scores["num_new_words"] == 3
     assert scores["new_words"] == pytest.approx(200 / 3)
-    assert task.score("test", ["tool", "tools"])["rouge1"] == pytest.approx(100 * (0 + 2 / 3) / 2)  # stems
+    assert task.measure("test", ["tool", "tools"])["rouge1"] == pytest.approx(100 * (0 + 2 / 3) / 2)  # stems
 
 
 def test_baselines_take_what_they_say() -> None:

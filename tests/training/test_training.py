@@ -72,7 +72,7 @@ def test_best_is_what_was_evaluated(run: Path, dictionary: Path) -> None:
     model = AutoModelForSeq2SeqLM.from_pretrained(run / "best")
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     task = GraphemeToPhoneme(str(dictionary))
-    scores = task.score("validation", task.predict(model, tokenizer, "validation"))
+    scores = task.measure("validation", task.predict(model, tokenizer, "validation"))
     assert scores == pytest.approx(json.loads((run / "run.json").read_text())["validation"])
 
 

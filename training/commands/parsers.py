@@ -10,7 +10,7 @@ from pathlib import Path
 from attnzoo.commands.parsers import add_overrides, command_parser
 
 LENGTH_PENALTY = (
-    "of beam search: the score of an output is divided by its length in tokens to this power, so above 1 it favours "
+    "of beam search: the log p of an output is divided by its length in tokens to this power, so above 1 it favours "
     "longer outputs (default: what the generation config in {} says, or else 1)"
 )
 MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
@@ -28,7 +28,7 @@ def train_parser() -> argparse.ArgumentParser:
         "attnzoo train", "Train a model from a recipe.", "demo --output runs/demo --set training.max_minutes=1"
     )
     parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
-    parser.add_argument("--output", type=Path, help="folder for the results (default: runs/<name of the recipe>)")
+    parser.add_argument("--output", type=Path, help="the folder for the results (default: runs/<name of the recipe>)")
     example = "training.max_steps=100 or task.data.path=words.tsv"
     add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
     existing = parser.add_mutually_exclusive_group()
@@ -85,14 +85,14 @@ def release_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo release``."""
     parser = command_parser("attnzoo release", "Release a finished run.", "runs/demo my-model")
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
-    parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
+    parser.add_argument("folder", type=Path, help="the folder to write or replace, such as model_cards/NAME")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
     parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the run's best"))
     others = (
         "checkpoint folders of the same model; the release has the mean of their weights and those of the run's best"
     )
     parser.add_argument("--average-with", type=Path, nargs="+", default=[], metavar="FOLDER", help=others)
-    parser.add_argument("--note", help="what a reader of the card has to know about the run, beside its figures")
+    parser.add_argument("--note", help="what a reader of the card needs to know about the run, besides its figures")
     return parser
 
 
@@ -107,7 +107,7 @@ def card_parser() -> argparse.ArgumentParser:
 def claims_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo claims``."""
     parser = command_parser("attnzoo claims", "Test claims of papers and tutorials about attention.", "quadratic-cost")
-    parser.add_argument("name", nargs="?", help="a claim; without a name and --all, the command lists all claims")
+    parser.add_argument("name", nargs="?", help="a claim; without a name or --all, the command lists all claims")
     parser.add_argument("--all", action="store_true", help="check every claim, and write a page for each and an index")
     budget = parser.add_mutually_exclusive_group()
     for name in ("full", "quick"):
@@ -133,7 +133,7 @@ def publish_parser() -> argparse.ArgumentParser:
     visibility.add_argument("--public", dest="private", action="store_false", default=None)
     parser.add_argument("--revision", help="the branch to push to (default: main); created if it does not exist")
     parser.add_argument("--pull-request", dest="create_pr", action="store_true", help="open a pull request instead")
-    parser.add_argument("--code", action="store_true", help="with the model's code, for users without attnzoo")
-    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send the file of this name")
+    parser.add_argument("--code", action="store_true", help="send the model's code too, for users without attnzoo")
+    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send this file")
     parser.add_argument("--message", default="Upload model", help="message of the commit (default: %(default)s)")
     return parser

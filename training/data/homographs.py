@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from attnzoo.pronunciation.phone_sets import (
+from attnzoo.phone_sets import (
     ARPABET_CONSONANTS,
     ARPABET_VOWELS,
     PRIMARY,

@@ -3,9 +3,9 @@
 import random
 from collections.abc import Callable
 
+from attnzoo.phone_sets import PRIMARY, SECONDARY, are_arpabet
 from attnzoo.phonemes import accent_and_spelling
 
-from .phones import PRIMARY, SECONDARY, are_arpabet
 from .pronunciations import PronunciationData
 
 

@@ -6,8 +6,9 @@ The package is not imported: it would bring spaCy along. Only its data files are
 import json
 from pathlib import Path
 
+from attnzoo.phone_sets import ACCENT_TOKENS, PRIMARY, SECONDARY, SILVER_TOKENS, split
+
 from .known import KnownData, package_folder
-from .phones import ACCENT_TOKENS, KOKORO_PHONE, PRIMARY, SECONDARY, SILVER_TOKENS
 
 ACCENTS = {"us": "en-us", "gb": "en-gb"}
 NO_VOWELS = {f"{stress}{phone}" for stress in (PRIMARY, SECONDARY) for phone in "hj"}  # in three faulty entries
@@ -34,7 +35,7 @@ def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
             entries = json.loads((data / f"{accent}_{tier}.json").read_text(encoding="utf-8"))
             for word, value in entries.items():
                 for pronunciation in [value] if isinstance(value, str) else dict.fromkeys(filter(None, value.values())):
-                    phones = KOKORO_PHONE.findall(pronunciation)
+                    phones = split(pronunciation, "kokoro")
                     if NO_VOWELS.isdisjoint(phones) and (len(word) == 1 or not word.isupper()):
                         rows["word"].append(tokens[name] + word)
                         rows["pronunciation"].append(" ".join(phones))

@@ -164,10 +164,11 @@ class Best:
         self.figures: dict[str, Any] = {}
 
     def update(self, score: float, figures: dict[str, Any], is_warming_up: bool = False) -> bool:
-        """Record an evaluation; return whether it is the best so far. Of two equal scores the later is the better.
+        """Record the value of the task's metric in an evaluation; return whether it is the best so far. Of two equal
+        values the later one is the better.
 
-        Patience counts the evaluations that are no better. It does not count in the warm-up, nor while the best score
-        is still a BLEU or ROUGE of 0.
+        Patience counts the evaluations that are not better. It does not count during the warm-up, or while the best
+        BLEU or ROUGE is 0.
         """
         is_better = score > self.score if self.greater_is_better else score < self.score
         is_best = is_better or score == self.score
@@ -178,7 +179,7 @@ class Best:
         return is_best
 
     def is_out_of_patience(self, patience: int | None) -> bool:
-        """Whether the last ``patience`` evaluations were no better."""
+        """Whether none of the last ``patience`` evaluations was better."""
         return patience is not None and self.evaluations_since >= patience
 
     def state_dict(self) -> dict[str, Any]:

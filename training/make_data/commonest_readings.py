@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from attnzoo.commands.parsers import command_parser
+from attnzoo.phone_sets import Phones, arpabet_as_kokoro
 from attnzoo.pronunciation.british import as_british
 from attnzoo.pronunciation.lexicons import COLUMNS, dictionary_as_listed, look_up
-from attnzoo.pronunciation.phone_sets import Phones, arpabet_as_kokoro
 
 from ..commands.exits import exit_on_user_error
 from ..data.homographs import Sentence, distance, is_held_out, read_readings, read_sentences

@@ -43,9 +43,9 @@ from tqdm.auto import tqdm
 
 from attnzoo.batching import by_length
 from attnzoo.commands.parsers import command_parser
+from attnzoo.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, written
 from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling, known_phonemes
 from attnzoo.pronunciation.engines import TorchEngine
-from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, written
 from attnzoo.pronunciation.word_model import NO_HYPOTHESIS
 
 from ..commands.exits import exit_on_user_error

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from attnzoo.commands.parsers import command_parser
+from attnzoo.phone_sets import split
 from attnzoo.pronunciation import Pronouncer
 from attnzoo.pronunciation.lexicons import COLUMNS
-from attnzoo.pronunciation.phone_sets import split
 from attnzoo.pronunciation.taggers import installed_tagger, tags_by_neighbours
 
 from ..commands.exits import exit_on_user_error

@@ -86,7 +86,9 @@ def main(arguments: list[str] | None = None) -> None:
         plain = [math.fsum(text.log_probabilities.tolist()) for text in texts]
         cached = [math.fsum(with_cache(text, size, flatness, share).tolist()) for text in texts]
         for name, log_probabilities in (("without a cache", plain), ("with the cache", cached)):
-            print(f"{split} split, {len(texts)} texts, {name}: {describe(task, task.score(split, log_probabilities))}")
+            print(
+                f"{split} split, {len(texts)} texts, {name}: {describe(task, task.measure(split, log_probabilities))}"
+            )
 
 
 @torch.no_grad()

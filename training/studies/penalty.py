@@ -56,7 +56,7 @@ def run(recipe_path: str, seeds: Sequence[int], models: Path, overrides: list[st
     figures: dict[str, list[tuple[float, float, float]]] = {name: [] for name in variants}  # for every seed
     for name, folder, _ in trained(recipe_path, task, overrides, variants, models, seeds):
         model, tokenizer = load_model(task.auto_class, folder / "best")
-        scores = task.score("test", task.predict(model, tokenizer, "test"))
+        scores = task.measure("test", task.predict(model, tokenizer, "test"))
         hops = measure(model, tokenizer, task)
         figures[name].append((scores["accuracy"], hops.overlap.item(), hops.cosine.item()))
     print(f"\n{task.name}, test split, mean of {len(seeds)} seeds (lowest to highest):\n")

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
             'text after "is" or "provides"': [after_verb(text) for text in texts],
             "summary of the nearest training text": list(nearest(texts, train["source"][:], train["target"][:])),
         }
-        rows = [(name, describe(task, task.score(options.split, found))) for name, found in baselines.items()]
+        rows = [(name, describe(task, task.measure(options.split, found))) for name, found in baselines.items()]
         print_table(("baseline", f"{options.split} split, {len(texts):,} texts"), *rows)
 
 

@@ -24,9 +24,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 from transformers import AutoConfig
 
 from attnzoo.commands.parsers import add_overrides, command_parser
+from attnzoo.phone_sets import Phones
 from attnzoo.phonemes import accent_and_spelling
 from attnzoo.pronunciation import confidences
-from attnzoo.pronunciation.phone_sets import Phones
 from attnzoo.pronunciation.word_model import WordModel, phones_first
 
 from ..card import describe
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
             f"AUROC {auroc:.4f}"
         )
     predictions = [said.get(word, ("", 0.0))[0] for word in task.splits["test"]["word"]]
-    print(f"test split, as attnzoo pronounce reads: {describe(task, task.score('test', predictions))}")
+    print(f"test split, as attnzoo pronounce reads: {describe(task, task.measure('test', predictions))}")
 
 
 def calibrate(folder: Path, task: GraphemeToPhoneme, num_beams: int | None = None) -> None:

@@ -66,7 +66,7 @@ print({name}({{example}}{options}))"""
 
 
 class Task(ABC):
-    """What is learned: it reads data, makes the tokenizer, encodes the training examples, predicts and scores.
+    """What is learned: it reads data, makes the tokenizer, encodes the training examples, predicts and measures.
 
     A subclass sets the attributes without a default and defines the abstract methods. The others have defaults.
 
@@ -78,13 +78,13 @@ class Task(ABC):
         data_class: the section ``task.data`` of a recipe.
         auto_class: the Auto class of the models that learn the task.
         columns: the columns of text in a row.
-        rows_called: what messages call the rows.
+        rows_called: the word for the rows in messages.
         target: the column that predictions are compared with.
-        metrics: what :meth:`score` computes.
-        metric_names: the scores to report, by key, with their names. The first stands first in every table.
-        units: the unit after a score, by key.
-        metric: the key of the score that chooses the best weights.
-        greater_is_better: whether a greater score of that key is better.
+        metrics: what :meth:`measure` computes.
+        metric_names: the names of the figures to report, by key. Tables have them in this order.
+        units: the unit of a figure, by key.
+        metric: the key of the figure that chooses the best weights.
+        greater_is_better: whether a greater figure of that key is better.
         num_beams: beams of a released model; None for a task that generates nothing.
         known_data: the data sets that the task knows.
         tokenizer_keys: the keys of ``task.data`` that only :meth:`make_tokenizer` reads; a trained model has them.
@@ -205,13 +205,13 @@ class Task(ABC):
     ) -> list[Any]:
         """The predictions for these rows, in their order. The column "number" has their numbers in the split."""
 
-    def score(self, split: str, predictions: list[Any]) -> dict[str, Any]:
-        """The scores of the predictions for a whole split, and under "examples" how many there are."""
+    def measure(self, split: str, predictions: list[Any]) -> dict[str, Any]:
+        """The figures of the predictions for a whole split, and under "examples" how many there are."""
         references = self.splits[split][self.target][:]
-        scores: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         for metric in self.metrics:
-            scores |= metric().compute(predictions=predictions, references=references)
-        return scores | {"examples": len(predictions)}
+            figures |= metric().compute(predictions=predictions, references=references)
+        return figures | {"examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """Write the card's pictures of a released model into a folder; ``decoding`` is for ``generate``."""

@@ -13,6 +13,7 @@ import datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from attnzoo.alignment import align
+from attnzoo.phone_sets import PRIMARY, SECONDARY, are_arpabet, without_stress
 from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling, bracketed, known_phonemes
 from attnzoo.pipelines import readable_word
 from attnzoo.viewer import plot_alignments
@@ -23,7 +24,6 @@ from ..data.gruut import GRUUT
 from ..data.joined_words import joined_words
 from ..data.lemma_families import family
 from ..data.misaki import MISAKI
-from ..data.phones import PRIMARY, SECONDARY, are_arpabet, without_stress
 from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations, without_number
 from ..data.sources import Rows, short
 from ..data.splits import cut_note, split_of
@@ -300,20 +300,20 @@ class GraphemeToPhoneme(SequenceToSequence):
         words = [_readable(word, tokenizer) for word in rows["word"]]
         return generate_texts(model, tokenizer, words, num_beams, batch_size=256)
 
-    def score(self, split: str, predictions: list[str]) -> dict[str, Any]:
+    def measure(self, split: str, predictions: list[str]) -> dict[str, Any]:
         """The figures of a whole split; see the class."""
         words, references = self.splits[split]["word"][:], self.splits[split]["pronunciations"][:]
-        scores: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         for group in ("", *self._shown_groups):
             rows = [row for row, word in enumerate(words) if not group or group in self._groups(word)]
             of_group = [predictions[row] for row in rows], [references[row] for row in rows]
             for metric in self.metrics if self._has_stress else self.metrics[:2]:
-                scores |= _figures(metric(), group, *of_group)
+                figures |= _figures(metric(), group, *of_group)
         if self._has_stress:
             bare = [_without_stress(one) for one in predictions], [list(map(_without_stress, of)) for of in references]
             for metric in self.metrics[:2]:
-                scores |= _figures(metric(), "_without_stress", *bare)
-        return scores | {"examples": len(predictions)}
+                figures |= _figures(metric(), "_without_stress", *bare)
+        return figures | {"examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """The alignment of a word, if the model has attention and what it generates are phonemes."""
@@ -428,7 +428,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             (held_out, split), words = next(iter(found.shared.items()))
             raise ValueError(
                 f"{path}: {len(words):,} words of the {held_out} split are in the {split} split too: {_first(words)}; "
-                f"remove them from one of the two, else the scores of the {held_out} split are not measured on words "
+                f"remove them from one of the two, else the figures of the {held_out} split are not measured on words "
                 "that are new to the model"
             )
         for split in ("validation", "test") if "train" in splits else ():  # else the tokenizer raises the error

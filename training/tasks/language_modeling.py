@@ -221,7 +221,7 @@ class MaskedLanguageModeling(LanguageModeling):
                 blocks.append((masked["input_ids"][0], masked["labels"][0]))
         return [token for of_block in predict_labels(model, tokenizer, blocks) for token in of_block]
 
-    def score(self, split: str, predictions: list[tuple[int, int, float]]) -> dict[str, float]:
+    def measure(self, split: str, predictions: list[tuple[int, int, float]]) -> dict[str, float]:
         """Accuracy, in percent, and the mean of the negative log-probabilities, over the masked tokens of a split."""
         if not predictions:
             raise ValueError(f"the {split} split is so short that no token was masked; give it more text")

@@ -14,20 +14,22 @@ import sacrebleu
 import sklearn.metrics
 from rapidfuzz.distance import Levenshtein
 
-from ..data.phones import without_stress
+from attnzoo.phone_sets import without_stress
+
 from ..statistics import bootstrap_ratios, percentiles
 
 STRING = datasets.Value("string")
-LARGEST_EXPONENT = math.log(sys.float_info.max)  # a new model exceeds it if a whole line, without spaces, is a word
+# An untrained model exceeds it if a line has no spaces and so is one word.
+LARGEST_EXPONENT = math.log(sys.float_info.max)
 
 
 class _Metric(evaluate.Metric):
-    """What ``evaluate`` has to know about a metric, as attributes that a subclass sets.
+    """What ``evaluate`` needs to know about a metric, as attributes that a subclass sets.
 
     Attributes:
         prediction, reference: the types of a prediction and of a reference.
-        key: the name of the score.
-        rate: the score of predictions and references, as a fraction.
+        key: the name of the figure.
+        rate: the figure of predictions and references, as a fraction.
     """
 
     prediction, reference = STRING, STRING
@@ -76,7 +78,7 @@ class _PronunciationMetric(_Metric):
     def _counts(self, predictions: list[str], references: list[list[str]]) -> np.ndarray:
         """Errors of every word and what they are counted in: (words, 2)."""
         if not references:
-            raise ValueError("there are no references, so there is nothing to score")
+            raise ValueError("there are no references, so there is nothing to measure")
         for row, pronunciations in enumerate(references):
             if not any(pronunciation.split() for pronunciation in pronunciations):
                 raise ValueError(f"references[{row}] has no pronunciation: {pronunciations}")
@@ -103,7 +105,7 @@ class PhonemeErrorRate(_PronunciationMetric):
 
 
 class WordErrorRate(_PronunciationMetric):
-    """WER, in percent: the words whose prediction is none of their accepted pronunciations."""
+    """WER, in percent: the words whose prediction equals none of their accepted pronunciations."""
 
     key = "wer"
 
@@ -114,14 +116,14 @@ class WordErrorRate(_PronunciationMetric):
 class StressErrorRate(_PronunciationMetric):
     """Stress errors, in percent: the words whose phones are right and whose stress is wrong.
 
-    The prediction is none of the accepted pronunciations, and one of them if stress is dropped from both sides (see
-    ``attnzoo.training.data.phones.without_stress``). WER is WER without stress plus stress errors.
+    The prediction equals no accepted pronunciation, but equals one if stress is dropped from both sides (see
+    ``attnzoo.phone_sets.without_stress``). WER is WER without stress plus stress errors.
     """
 
     key = "stress_errors"
 
     def count(self, prediction: list[str], accepted: list[list[str]]) -> tuple[int, int]:
-        bare = list(map(without_stress, accepted))
+        bare = [without_stress(one) for one in accepted]
         return int(prediction not in accepted and without_stress(prediction) in bare), 1
 
 
@@ -190,13 +192,13 @@ def _check_labels(predictions: Sequence[int], references: Sequence[int]) -> None
         for row, label in enumerate(labels):
             if label < 0:
                 raise ValueError(
-                    f"{name}[{row}] is {label}, which is no label's number; these start at 0, and an example without "
-                    "a label cannot be counted"
+                    f"{name}[{row}] is {label}, which is not the number of a label; these start at 0, and an "
+                    "example without a label cannot be counted"
                 )
 
 
 class _LikelihoodMetric(_Metric):
-    """A metric of whole texts and their log-probabilities, whatever the tokens of the model that gives them.
+    """A metric of whole texts by their log-probabilities, which do not depend on the model's tokens.
 
     Predictions: the natural logarithm of every text's probability. References: the texts.
     """
@@ -206,7 +208,7 @@ class _LikelihoodMetric(_Metric):
     def _nats(self, log_probabilities: list[float], size: int) -> float:
         """Nats per word or per byte; ``size`` is their number in all texts."""
         if not size:
-            raise ValueError("the references have no words, so there is nothing to score")
+            raise ValueError("the references have no words, so there is nothing to measure")
         for row, value in enumerate(log_probabilities):
             if not value <= 0:
                 raise ValueError(f"a log-probability is at most 0, got {value} as predictions[{row}]")
@@ -219,7 +221,7 @@ class WordPerplexity(_LikelihoodMetric):
     .. math:: \exp\Big(-\frac{1}{N} \sum_{x} \ln p(x)\Big)
 
     Symbols: :math:`x` is a text, whose end is predicted too; :math:`N` is the number of words of all texts, which white
-    space separates. It compares models that have different tokens.
+    space separates. Models with different tokens can be compared by it.
     """
 
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
@@ -245,7 +247,7 @@ class _TranslationMetric(_Metric):
 
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
         if not references:
-            raise ValueError("there are no references, so there is nothing to score")
+            raise ValueError("there are no references, so there is nothing to measure")
         metric = self.sacrebleu_class()
         score = float(metric.corpus_score(predictions, [references]).score)
         return {self.key: score, f"{self.key}_signature": str(metric.get_signature())}
@@ -282,7 +284,7 @@ class ROUGE(_Metric):
 
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, float]:
         if not references:
-            raise ValueError("there are no references, so there is nothing to score")
+            raise ValueError("there are no references, so there is nothing to measure")
         from rouge_score.rouge_scorer import RougeScorer  # it imports nltk, which takes seconds
 
         names = ["rouge1", "rouge2", "rougeL"]

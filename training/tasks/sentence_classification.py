@@ -240,10 +240,10 @@ class SentenceClassification(Task):
         self._check_fits(model, tokenizer)
         return classify(model, tokenizer, *(rows[column][:] for column in self.columns))
 
-    def score(self, split: str, predictions: list[int]) -> dict[str, Any]:
-        """The scores, in percent, with "error", which is 100 - accuracy."""
-        scores = super().score(split, predictions)
-        return scores | {"error": 100 - scores["accuracy"]}
+    def measure(self, split: str, predictions: list[int]) -> dict[str, Any]:
+        """The figures in percent, and "error", which is 100 - accuracy."""
+        figures = super().measure(split, predictions)
+        return figures | {"error": 100 - figures["accuracy"]}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """The pictures of a released model: a sentence coloured by attention, and the test split's confusion matrix."""

@@ -114,7 +114,7 @@ class Summarization(SubwordTask):
         longest = self.data.max_source_tokens
         return generate_texts(model, tokenizer, rows["source"][:], num_beams, batch_size=64, max_length=longest)
 
-    def score(self, split: str, predictions: list[Any]) -> dict[str, Any]:
+    def measure(self, split: str, predictions: list[Any]) -> dict[str, Any]:
         """ROUGE, and the percentage of new words (see ``metric_note`` of the card)."""
         rows: Rows = self.splits[split]
         found = [
@@ -123,7 +123,7 @@ class Summarization(SubwordTask):
             for word in sorted((words(target) & words(source)) - self.known_words)
         ]
         share = 100 * sum(found) / len(found) if found else 0.0
-        return super().score(split, predictions) | {"new_words": share, "num_new_words": len(found)}
+        return super().measure(split, predictions) | {"new_words": share, "num_new_words": len(found)}
 
     @functools.cached_property
     def known_words(self) -> set[str]:

@@ -1,24 +1,24 @@
 """Phone sets of English: ARPABET, Kokoro's and IPA; their tables and the names of the letters.
 
-ARPABET is that of the CMU Pronouncing Dictionary: 39 phones with spaces between them, a vowel with its stress, 0, 1
+ARPABET is the set of the CMU Pronouncing Dictionary: 39 phones with spaces between them; a vowel has its stress, 0, 1
 (primary) or 2 (secondary). Kokoro's phones are those of misaki: one character each, with ``ˈ`` or ``ˌ`` before a
 stressed vowel and ``ː`` after a long one. They are not IPA, though most look like it: ``A`` is the vowel of "face".
 
-IPA is made from the other two by the tables below. Those of ARPABET are the readings in CMUdict's documentation, in
-General American: unstressed ``AH`` is ə and unstressed ``ER`` is ɚ. Those of Kokoro are misaki's own description of its
-phones (``EN_PHONES.md`` in its repository). IPA marks stress before the syllable: the mark stands before the
-longest run of consonants that can begin an English syllable (``ONSETS``).
+IPA is made from the other two by the tables below. The table of ARPABET follows CMUdict's documentation, in General
+American: unstressed ``AH`` is ə and unstressed ``ER`` is ɚ. The table of Kokoro's phones follows misaki's own
+description (``EN_PHONES.md`` in its repository). IPA marks stress before the syllable: the mark is before the longest
+run of consonants that can begin an English syllable (``ONSETS``).
 """
 
 import re
 import unicodedata
 from collections.abc import Collection
 
-from ..phonemes import OPEN
+from .phonemes import OPEN
 
 Phones = tuple[str, ...]
 PHONE_SETS = ("arpabet", "kokoro", "ipa")
-SOURCE_OF_IPA = {"en-us": "arpabet", "en-gb": "kokoro"}  # the phones of which IPA is made
+SOURCE_OF_IPA = {"en-us": "arpabet", "en-gb": "kokoro"}  # the phones from which IPA is made
 ACCENT_TOKENS = {"en-us": "⟦us⟧", "en-gb": "⟦gb⟧"}  # the first source token of a model of several accents
 # In place of them where the rest of the source is a word of misaki's silver entries, which follow other conventions.
 SILVER_TOKENS = {accent: token.replace(OPEN, f"{OPEN}silver") for accent, token in ACCENT_TOKENS.items()}
@@ -40,7 +40,7 @@ ARPABET_AS_KOKORO = {
     **{"AH": "ʌ", "AH0": "ə", "AW": "W", "AY": "I", "ER": "ɜɹ", "ER0": "əɹ", "EY": "A", "OW": "O", "OY": "Y"},
     **{"CH": "ʧ", "JH": "ʤ"},
 }
-# Kokoro's characters that are no IPA; all others stay.
+# Kokoro's characters that are not IPA; all others stay.
 KOKORO = {
     **{"A": "eɪ", "I": "aɪ", "O": "oʊ", "Q": "əʊ", "W": "aʊ", "Y": "ɔɪ"},
     **{"ʤ": "dʒ", "ʧ": "tʃ", "ᵊ": "ə", "ᵻ": "ɪ", "T": "ɾ"},
@@ -50,7 +50,8 @@ KOKORO_PHONE = f"[{PRIMARY}{SECONDARY}]?.ː?"  # a vowel is one phone with its s
 KOKORO_VOWELS = frozenset("AIOQWYaiuæɑɒɔəɛɜɪʊʌᵊᵻɐ")
 ARPABET_PHONE = rf"(?:{'|'.join(ARPABET_VOWELS.keys() - {'AH0', 'ER0'})})[012]?|{'|'.join(ARPABET_CONSONANTS)}"
 ENGLISH_KOKORO_PHONE = rf"[{PRIMARY}{SECONDARY}]?[{''.join(KOKORO_VOWELS)}]ː?|[bdfhjklmnpstvwzðŋɡɹɾʃʒʤʧθʔT ]"
-# A capital or a digit, or a mark of stress between the first consonants of a word and their vowel, as Kokoro has it.
+# An uppercase letter or a digit, or a mark of stress between the first consonants of a word and their vowel, as in
+# Kokoro's phones.
 NOT_IPA = re.compile(
     rf"[A-Z0-9]|(?:^|(?<=\s))[^\s{PRIMARY}{SECONDARY}aeiouyøœɶɑɒæɐɛɜɞɘɤəɚɝɨɪʉʊʌʏɯɵɔᵊᵻ\u0329]+[{PRIMARY}{SECONDARY}]"
 )
@@ -65,7 +66,7 @@ ONSETS = frozenset(
     "pj bj kj mj fj vj hj spɹ stɹ skɹ spl skl skw spj skj".split()
 )
 
-# The names of the letters, and of "a" the article.
+# The names of the letters, and last the article "a".
 LETTER_NAMES = {
     ("en-us", "arpabet"): "EY1|B IY1|S IY1|D IY1|IY1|EH1 F|JH IY1|EY1 CH|AY1|JH EY1|K EY1|EH1 L|EH1 M|EH1 N|OW1|P IY1|"
     "K Y UW1|AA1 R|EH1 S|T IY1|Y UW1|V IY1|D AH1 B AH0 L Y UW0|EH1 K S|W AY1|Z IY1|AH0",
@@ -74,7 +75,7 @@ LETTER_NAMES = {
     ("en-gb", "kokoro"): "ˈA|bˈiː|sˈiː|dˈiː|ˈiː|ˈɛf|ʤˈiː|ˈAʧ|ˈI|ʤˈA|kˈA|ˈɛl|ˈɛm|ˈɛn|ˈQ|pˈiː|kjˈuː|ˈɑː|ˈɛs|tˈiː|jˈuː|"
     "vˈiː|dˈʌbᵊljuː|ˈɛks|wˈI|zˈɛd|ɐ",
 }
-# "the" before a vowel and before another sound; misaki's dictionary of American English has the first alone.
+# "the" before a vowel and before another sound; misaki's dictionary of American English has only the first.
 THE = {"arpabet": ("DH IY0", "DH AH0"), "kokoro": ("ði", "ðə")}
 # Endings of the plural and the possessive: after a sibilant, after another voiceless consonant, after all others. Then
 # that of "they're".
@@ -91,7 +92,7 @@ VOWELS = KOKORO_VOWELS.union(*ARPABET_VOWELS.values())  # characters of Kokoro's
 
 
 def letter_names(accent: str, phone_set: str) -> dict[str, Phones]:
-    """The names of the letters, and under "a" the article; none in IPA, which is made of the others."""
+    """The names of the letters, and under "a" the article; empty for IPA, which is made from the other sets."""
     names = LETTER_NAMES.get((accent, phone_set))
     if names is None:
         return {}
@@ -131,7 +132,7 @@ def arpabet_as_kokoro(phones: Phones) -> Phones:
     return split(found, "kokoro")
 
 
-def without_stress(phones: Phones) -> Phones:
+def without_stress(phones: Collection[str]) -> Phones:
     """The phones without digits and marks of stress."""
     stripped = (phone.strip("012" + PRIMARY + SECONDARY) for phone in phones)
     return tuple(phone for phone in stripped if phone)
