@@ -7,6 +7,8 @@ One tokenizer encodes words and pronunciations. The brackets keep the two apart:
 import re
 from typing import Any
 
+from .messages import shown
+
 OPEN, CLOSE = "⟦", "⟧"
 DEFAULT_ACCENT = f"{OPEN}us{CLOSE}"  # of a model of several accents
 ACCENT_AND_SPELLING = re.compile(rf"({OPEN}[a-z]{{2,}}{CLOSE})?(.*)", re.DOTALL)
@@ -37,7 +39,7 @@ def require_phonemes(tokenizer: Any, pronunciation: str, name: str) -> None:
         if bare not in known:
             alike = sorted(one for one in known if one.strip("012\u02c8\u02cc") == bare.strip("012\u02c8\u02cc"))
             remedy = f"; it has {', '.join(alike)}" if alike else ""
-            raise ValueError(f"{name} has the phoneme {bare!r}, which the model does not know{remedy}")
+            raise ValueError(f"{name} has the phoneme {shown(bare)}, which the model does not know{remedy}")
 
 
 def known_phonemes(tokenizer: Any) -> set[str]:
