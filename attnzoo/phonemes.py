@@ -52,5 +52,23 @@ def token_names(tokenizer: Any, ids: Any) -> list[str]:
     return [token[1:-1] if _is_phoneme(token) else token for token in tokenizer.convert_ids_to_tokens(ids)]
 
 
+def unknown_parts(tokenizer: Any, encoded: Any, row: int, *texts: str | list[str]) -> list[str]:
+    """The parts of a text, or of two, that the tokenizer reads as its unknown token, in the row of what it returned.
+
+    A tokenizer that is not fast does not tell them: then its unknown token stands for each.
+    """
+    unknown, parts = tokenizer.unk_token_id, list[str]()
+    for place, number in enumerate(encoded["input_ids"][row]):
+        if unknown is None or number != unknown:
+            continue
+        if not tokenizer.is_fast:
+            parts.append(tokenizer.unk_token)
+        elif span := encoded.token_to_chars(row, place):  # None for a special token
+            text = texts[encoded.token_to_sequence(row, place)]
+            whole = text if isinstance(text, str) else text[encoded.token_to_word(row, place)]
+            parts.append(whole[span.start : span.end])
+    return [part for part in parts if part != tokenizer.unk_token or not tokenizer.is_fast]
+
+
 def _is_phoneme(token: str) -> bool:
     return token.startswith(OPEN) and token.endswith(CLOSE)

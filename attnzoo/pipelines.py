@@ -26,7 +26,7 @@ from .generation_options import SearchRefusedError
 from .loss import IGNORED
 from .messages import shown, shown_each
 from .model_inputs import MOST_TOKENS
-from .phonemes import DEFAULT_ACCENT, accent_and_spelling, token_names
+from .phonemes import DEFAULT_ACCENT, accent_and_spelling, token_names, unknown_parts
 
 BATCH_SIZE = 64  # of a list
 SKIP = "(errors='skip' skips such sources and goes on)"
@@ -204,11 +204,8 @@ class SourceToTargetPipeline(Pipeline):
             elif (length := sum(masks[number])) > most:
                 limit = f"more than the {most} of the tokenizer's model_max_length; split it if the result is poor"
                 warnings.warn(f"{shown(text)} has {length} tokens, {limit}", stacklevel=2)
-        unknown_id = self.tokenizer.unk_token_id
-        for row, (text, ids) in enumerate(zip(texts, rows, strict=True)):
-            if unknown_id in ids:
-                spans = [encoded.token_to_chars(row, place) for place, token in enumerate(ids) if token == unknown_id]
-                unknown = shown_each(text[span.start : span.end] for span in spans)
+        for row, text in enumerate(texts):
+            if unknown := shown_each(unknown_parts(self.tokenizer, encoded, row, text)):
                 warnings.warn(f"{shown(text)} has what this model does not know: {unknown}", stacklevel=2)
         longest = getattr(self.model.config, "longest_source", None)
         for text, mask in zip(texts, masks, strict=True):
