@@ -218,17 +218,29 @@ def foreign_folder(folder: Path, **config: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(f"{name} a --model FOLDER" for name in LINES),
-        "view FOLDER a -o a.html",
-        "export FOLDER new",
-        "align FILE FILE --model FOLDER",
-        "evaluate FOLDER",
-        "faithfulness FOLDER",
-    ],
-)
+OF_A_FOLDER = [
+    *(f"{name} a --model FOLDER" for name in LINES),
+    "view FOLDER a -o a.html",
+    "export FOLDER new",
+    "align FILE FILE --model FOLDER",
+    "evaluate FOLDER",
+    "faithfulness FOLDER",
+]
+
+
+@pytest.mark.parametrize("command", [*OF_A_FOLDER, "train demo --set training.start_from=FOLDER"])
+def test_an_adapter_without_its_model_is_no_model(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("FILE").write_text("a\n")
+    Path("FOLDER").mkdir()
+    Path("FOLDER", "adapter_config.json").write_text('{"base_model_name_or_path": "mine"}')
+    with pytest.raises(SystemExit, match=r"^error: FOLDER is an adapter of PEFT for the model mine, .*; merge the two"):
+        main(command.split())
+
+
+@pytest.mark.parametrize("command", OF_A_FOLDER)
 def test_no_command_runs_code_of_a_model_or_asks_whether_to(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
