@@ -29,7 +29,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from .attention_recording import attention_layers, record_attention
 from .batching import by_length
-from .model_inputs import described, naming_long_texts, require_model, require_tokenizer
+from .messages import described, shown
+from .model_inputs import MOST_TOKENS, naming_long_texts, require_model, require_tokenizer
 from .phonemes import CLOSE, OPEN, bracketed, known_phonemes, require_phonemes
 
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
@@ -307,7 +308,7 @@ def _aligned(
     mask = _padded([[1] * len(source.ids) for source in sources], 0, model.device)
     labels = _padded([target.ids for target in targets], -100, model.device)
     sides = (("source", sources), ("target", targets))
-    lengths = [(f"{name} {' '.join(side.words)[:40]!r}", len(side.ids)) for name, of_name in sides for side in of_name]
+    lengths = [(f"{name} {shown(' '.join(side.words))}", len(side.ids)) for name, of_name in sides for side in of_name]
     with naming_long_texts(model.config, lengths):
         decoded = forced_decode(model, ids, labels, mask, *attention)
     if decoded.alignments is None:
@@ -361,7 +362,7 @@ def from_pharaoh(line: str) -> tuple[Links, Links]:
     for link in line.split():
         parts = re.fullmatch(r"(\d+)([-p?])(\d+)", link)
         if parts is None:
-            raise ValueError(f"{link!r} is not a link; write 3-4 for a sure one and 3p4 or 3?4 for a possible one")
+            raise ValueError(f"{shown(link)} is not a link; write 3-4 for a sure one and 3p4 or 3?4 for a possible one")
         words = int(parts[1]), int(parts[3])
         possible.add(words)
         if parts[2] == "-":
@@ -426,12 +427,20 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> li
             try:
                 encode(tokenizer, [text], argument)
             except Exception as error:
-                raise ValueError(f"{side} {number}, {text!r}, cannot be tokenized: {error}") from error
+                raise ValueError(f"{_named(side, number, text)} cannot be tokenized: {error}") from error
         raise
     for number, (text, found) in enumerate(zip(texts, encoded, strict=True), start=start):
+        if len(found.ids) > MOST_TOKENS:
+            count = f"{len(found.ids):,} tokens, and at most {MOST_TOKENS:,} are read; split it"
+            raise ValueError(f"{_named(side, number, text)} has {count}")
         if not found.places or not all(found.places) or (not isinstance(text, str) and len(found.places) != len(text)):
-            raise ValueError(f"{side} {number}, {text!r}, has words for which the tokenizer has no token")
+            raise ValueError(f"{_named(side, number, text)} has words for which the tokenizer has no token")
     return encoded
+
+
+def _named(side: str, number: int, text: Sequence[str]) -> str:
+    """What messages call a text or a list of words."""
+    return f"{side} {number}, {shown(text if isinstance(text, str) else ' '.join(text))},"
 
 
 def places_of_words(words: Iterable[int | None]) -> dict[int, list[int]]:

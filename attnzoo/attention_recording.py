@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from .attention import dot_score, masked_softmax
 from .library_internals import attention_backend
-from .model_inputs import described
+from .messages import described
 
 KINDS = ("self", "encoder", "decoder", "cross")
 Recorded = dict[str, dict[int, list[Tensor]]]  # kind, layer, forward pass

@@ -12,6 +12,7 @@ PACKED = dict.fromkeys((b"PK\x03\x04", b"PK\x05\x06"), "a zip file or a workbook
 PACKED |= dict.fromkeys((b"BZh%d1A" % level for level in range(1, 10)), "compressed by bzip2")
 PACKED |= {b"\xfd7zXZ": "compressed by xz", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
 PACKED |= {b"7z\xbc\xaf": "a 7z archive", b"%PDF-": "a PDF", b"\x89PNG": "a picture"}
+MOST_CHARACTERS = 100_000  # of a line that a model reads: a chapter of a book has a third
 LONGEST_LINE = 2**24  # characters; a device such as /dev/zero has a line without end
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 

@@ -18,6 +18,7 @@ from transformers.utils.generic import ModelOutput, TransformersKwargs
 
 from .library_internals import CACHE
 from .loss import IGNORED
+from .messages import described
 
 IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "decoder_position_ids")
 MASKS = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
@@ -37,6 +38,8 @@ DROPPED_ARGUMENTS = ("use_cache", "labels", "token_type_ids")
 PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
 # Arguments of continuous batching: the attention with a paged cache reads them. Another "cache" is past_key_values.
 PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
+
+MOST_TOKENS = 10_000  # of one text of a user: far above a sentence, and the time may grow with their square
 
 # Arguments whose default is the config's field of the same name.
 CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
@@ -469,11 +472,3 @@ def read_labels(model: Any, labels: Any, name: str, checks: Checks | None = None
     if checks is None:
         own.read()
     return labels
-
-
-def described(value: Any) -> str:
-    """A short description of a value, for an error message."""
-    if isinstance(value, Tensor):
-        return f"a tensor of {str(value.dtype).removeprefix('torch.')}"
-    shown = repr(value)
-    return f"{type(value).__name__}: {shown if len(shown) < 60 else shown[:57] + '...'}"

@@ -11,6 +11,7 @@ Dimensions: B sources, N targets of each, T target length, S source length.
 import contextlib
 import itertools
 import re
+import reprlib
 import warnings
 from collections.abc import Iterator, Sequence, Sized
 from typing import Any
@@ -23,10 +24,11 @@ from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreT
 from .alignment import forced_decode, require_whole
 from .generation_options import SearchRefusedError
 from .loss import IGNORED
-from .phonemes import DEFAULT_ACCENT, accent_and_spelling, token_names
+from .messages import shown, shown_each
+from .model_inputs import MOST_TOKENS
+from .phonemes import DEFAULT_ACCENT, accent_and_spelling, token_names, unknown_parts
 
 BATCH_SIZE = 64  # of a list
-MOST_SHOWN = 80  # characters of a source in a warning
 SKIP = "(errors='skip' skips such sources and goes on)"
 
 # Arguments of generate() that control the search; those that change what it returns are refused.
@@ -198,21 +200,18 @@ class SourceToTargetPipeline(Pipeline):
         for number, text in enumerate(texts if self.is_cut or len(rows[0]) > most else ()):
             if encoded.is_fast and encoded[number].overflowing:
                 limit = f"{most} tokens, the tokenizer's model_max_length: only these are read"
-                warnings.warn(f"{text[:40]!r}... is longer than {limit}", stacklevel=2)
+                warnings.warn(f"{shown(text)} is longer than {limit}", stacklevel=2)
             elif (length := sum(masks[number])) > most:
                 limit = f"more than the {most} of the tokenizer's model_max_length; split it if the result is poor"
-                warnings.warn(f"{text[:40]!r}... has {length} tokens, {limit}", stacklevel=2)
-        unknown_id = self.tokenizer.unk_token_id
-        for row, (text, ids) in enumerate(zip(texts, rows, strict=True)):
-            if unknown_id in ids:
-                spans = [encoded.token_to_chars(row, place) for place, token in enumerate(ids) if token == unknown_id]
-                unknown = ", ".join(repr(text[span.start : span.end]) for span in spans)
-                warnings.warn(f"{text!r} has what this model does not know: {unknown}", stacklevel=2)
+                warnings.warn(f"{shown(text)} has {length} tokens, {limit}", stacklevel=2)
+        for row, text in enumerate(texts):
+            if unknown := shown_each(unknown_parts(self.tokenizer, encoded, row, text)):
+                warnings.warn(f"{shown(text)} has what this model does not know: {unknown}", stacklevel=2)
         longest = getattr(self.model.config, "longest_source", None)
         for text, mask in zip(texts, masks, strict=True):
             if longest is not None and (length := sum(mask)) > longest and not self.is_cut:
                 learned = f"the model learned from sources of at most {longest}: split it into its sentences"
-                warnings.warn(f"{text[:40]!r}... has {length} tokens, and {learned}", stacklevel=2)
+                warnings.warn(f"{shown(text)} has {length} tokens, and {learned}", stacklevel=2)
         inputs = {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
         return inputs | {"errors": messages, "texts": texts}
 
@@ -223,10 +222,17 @@ class SourceToTargetPipeline(Pipeline):
             ValueError: it cannot be read.
         """
         if not isinstance(source, str):
-            raise ValueError(f"a source must be a text, got {source!r}; for a dataset pass the column of texts")
+            raise ValueError(
+                f"a source must be a text, got {reprlib.repr(source)}; for a dataset pass the column of texts"
+            )
         if not source.strip():
             raise ValueError("an empty source has no target")
-        source.encode()  # a ValueError for half of a surrogate pair, which is no character
+        size = len(source.encode())  # a ValueError for half of a surrogate pair, which is no character
+        if size > MOST_TOKENS:  # few tokens are shorter than a byte
+            length = len(self.tokenizer(source, truncation=self.is_cut, verbose=False)["input_ids"])
+            if length > MOST_TOKENS:
+                most = f"{length:,} tokens, and at most {MOST_TOKENS:,} are read; split it into its sentences"
+                raise ValueError(f"{shown(source)} has {most}")
         return source
 
     def _fitting(self, text: str) -> str:
@@ -236,7 +242,7 @@ class SourceToTargetPipeline(Pipeline):
             ids = self.tokenizer(text, truncation=self.is_cut, verbose=False)["input_ids"]
             length, most = len(ids), config.max_position_embeddings
             if length > most:
-                raise ValueError(f"{text[:40]!r}... has {length} tokens, and the model has {most} positions; split it")
+                raise ValueError(f"{shown(text)} has {length} tokens, and the model has {most} positions; split it")
         return text
 
     def _forward(  # type: ignore[override]
@@ -313,9 +319,8 @@ class SourceToTargetPipeline(Pipeline):
             return
         for text, score in zip(outputs["texts"], best_scores_per_token(outputs), strict=True):
             if score < usual:
-                shown = repr(text) if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]!r}..."
                 warnings.warn(
-                    f"{shown} is unlike what this model learned from, and its result is probably wrong: log p is "
+                    f"{shown(text)} is unlike what this model learned from, and its result is probably wrong: log p is "
                     f"{score:.2f} for each token, usually above {usual:.2f}",
                     stacklevel=2,
                 )
@@ -354,10 +359,10 @@ class TranslationPipeline(SourceToTargetPipeline):
             small = re.sub(r"(^\W*|[.!?]\W+)(\w)", lambda start: start[1] + start[2].upper(), text.lower())
             before, after = (len(self.tokenizer.tokenize(form)) for form in (text, small))
             if 4 * after < 3 * before:
-                warnings.warn(f"{text!r} is read as {small!r}", stacklevel=2)
+                warnings.warn(f"{shown(text)} is read as {shown(small)}", stacklevel=2)
                 return small
-        if words := ", ".join(map(repr, self._spelled_words(text))):
-            warnings.warn(f"{text!r} has words that this model reads letter by letter: {words}", stacklevel=2)
+        if words := shown_each(self._spelled_words(text)):
+            warnings.warn(f"{shown(text)} has words that this model reads letter by letter: {words}", stacklevel=2)
         return text
 
     def _spelled_words(self, text: str) -> list[str]:
@@ -432,12 +437,12 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
     # In a tokenizer without a normalizer, uppercase letters are phonemes.
     normalized = spelling.strip().lower() if normalizer is None else normalizer.normalize_str(spelling)
     if not normalized:
-        raise ValueError(f"{word!r} is an empty word, which has no pronunciation")
+        raise ValueError(f"{shown(word)} is an empty word, which has no pronunciation")
     unknown = sorted(character for character in set(normalized) if token_to_id(character) is None)
     if unknown:
         advice = "leave them out, or write numbers and abbreviations as words"
         if any(character.isspace() for character in unknown):
             advice = "split a phrase into its words"
-        characters = " ".join(map(repr, unknown))
-        raise ValueError(f"{word!r} has characters that this model does not know: {characters}; {advice}")
+        characters = shown_each(unknown)
+        raise ValueError(f"{shown(word)} has characters that this model does not know: {characters}; {advice}")
     return accent + normalized

@@ -55,10 +55,12 @@ def release(
         OSError, ValueError: a file of the run is damaged.
         ValueError: ``num_beams`` or ``length_penalty`` is out of range, or given for a model that does not generate; a
             weight is too large for half precision; ``folder`` holds something other than a release, or is the working
-            directory; or a checkpoint of ``average_with`` is of another model.
+            directory; or a checkpoint of ``average_with`` is of another model, or is ``folder``.
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
+    if folder.resolve() in (other.resolve() for other in average_with):
+        raise ValueError(f"{folder} is one of the checkpoints to average, and would be replaced; choose a new folder")
     own = {*REPOSITORY, "run.json"}.union(name for task in TASKS.values() for name in task.card.pictures)
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own):
         raise ValueError(f"{folder} holds something other than a release; choose a new folder")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..alignment import Links, from_pharaoh
-from ..encoding import text_lines
+from ..encoding import MOST_CHARACTERS, text_lines
 
 
 def read_pairs(sources: Path, targets: Path) -> Iterator[tuple[str, str]]:
@@ -16,8 +16,8 @@ def count_pairs(sources: Path, targets: Path) -> int:
     """The number of lines of both files, checked before any work begins.
 
     Raises:
-        ValueError: a file is not UTF-8 or is empty, the files differ in their numbers of lines, or a line is empty; the
-            message has its number, from 1.
+        ValueError: a file is not UTF-8 or is empty, the files differ in their numbers of lines, or a line is empty or
+            has more than ``MOST_CHARACTERS``; the message has its number, from 1.
     """
     counts = []
     for path in (sources, targets):
@@ -25,6 +25,9 @@ def count_pairs(sources: Path, targets: Path) -> int:
         for count, line in enumerate(text_lines(path), start=1):
             if not line.strip():
                 raise ValueError(f"line {count} of {path} is empty; there is nothing to align")
+            if len(line) > MOST_CHARACTERS:
+                size = f"{len(line):,} characters, more than the {MOST_CHARACTERS:,} that are read"
+                raise ValueError(f"line {count} of {path} has {size}; split it, and its translation")
         if not count:
             raise ValueError(f"{path} is empty; there is nothing to align")
         counts.append(count)

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ..alignment import Links
-from ..model_inputs import described
+from ..messages import described
 
 # A comment, a processing instruction, a declaration such as <!DOCTYPE html>, or a tag. Only a tag has a name.
 TAG = re.compile(

@@ -8,11 +8,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ..batching import by_length
 from ..loading import load_trained
+from ..messages import shown
+from ..model_inputs import MOST_TOKENS
 from ..viewer.attention_view import view
 from ..viewer.page import save_page
 from ..viewer.pictures import require_page
 from ..viewer.predictions import label_of
-from .lines import Texts
+from .lines import Texts, refuse_overwriting
 from .models import NO_CODE, folder_of
 from .parsers import classify_parser
 
@@ -25,6 +27,8 @@ def main(arguments: list[str]) -> None:
     if options.html is not None:
         require_page(options.html)
     given = Texts(options, "sentence")
+    if options.html is not None:
+        refuse_overwriting("--html", options.html, given.source)
     classifier = Classifier(options.model)
     size = 1 if classifier.tokenizer.pad_token is None else BATCH_SIZE
     views = []
@@ -79,15 +83,15 @@ class Classifier:
         texts = sentence.split("\t")
         if len(texts) != 1 + self.is_of_pairs:
             expected = "two sentences with a tab between them" if self.is_of_pairs else "one sentence, without a tab"
-            raise ValueError(f"{self.name} reads {expected}, got {sentence!r}")
+            raise ValueError(f"{self.name} reads {expected}, got {shown(sentence)}")
         config, length = self.model.config, len(self.tokenizer(*texts, verbose=False)["input_ids"])
-        most = getattr(config, "max_position_embeddings", None)
-        if most is not None and getattr(config, "position_embedding", "learned") == "learned":
-            most = min(most, self.tokenizer.model_max_length)  # RoBERTa has fewer positions than it says
-            if length > most:
-                raise ValueError(f"{sentence[:40]!r}... has {length} tokens, and the model reads {most}; shorten it")
+        most, positions = MOST_TOKENS, getattr(config, "max_position_embeddings", None)
+        if positions is not None and getattr(config, "position_embedding", "learned") == "learned":
+            most = min(most, positions, self.tokenizer.model_max_length)  # RoBERTa has fewer positions than it says
+        if length > most:
+            raise ValueError(f"{shown(sentence)} has {length:,} tokens, and at most {most:,} are read; shorten it")
         if length == 0:
-            raise ValueError(f"{sentence!r} has no token")
+            raise ValueError(f"{shown(sentence)} has no token")
         for text in texts:
             self._warn_of_unknown_words(text)
         return texts
@@ -98,10 +102,10 @@ class Classifier:
         if len(known) == len(read) > 0:
             return
         if not any(map(str.isalnum, "".join(known))):
-            warnings.warn(f"{text!r} has no word that this model knows; its label is meaningless", stacklevel=2)
+            warnings.warn(f"{shown(text)} has no word that this model knows; its label is meaningless", stacklevel=2)
         elif 2 * len(known) < len(read):
             count = f"{len(read) - len(known)} of its {len(read)} words"
-            warnings.warn(f"this model does not know {count}: {text!r}; the label may be wrong", stacklevel=2)
+            warnings.warn(f"this model does not know {count}: {shown(text)}; the label may be wrong", stacklevel=2)
 
     def __call__(self, rows: list[list[str]]) -> list[str]:
         """The label of every row of texts."""

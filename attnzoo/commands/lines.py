@@ -1,16 +1,20 @@
 """The texts that a command reads, some at a time, and the errors of those that it cannot read."""
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from huggingface_hub.utils import enable_progress_bars, tqdm
 
-from ..encoding import reading_utf8, text_lines, text_of
+from ..encoding import MOST_CHARACTERS, reading_utf8, text_lines, text_of
+from ..messages import shown
 
 PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 WINDOW = 256  # texts that are read, and then printed, at a time: some batches, sorted by length
+STANDARD_INPUT = 0
 
 
 class Texts:
@@ -29,9 +33,12 @@ class Texts:
 
     def __init__(self, options: argparse.Namespace, what: str) -> None:
         self.file: Path | None = options.file
+        self.source: Path | int | None = self.file  # a number is that of an open file
         self.unit, self.errors = "line", list[str]()
         if self.file and options.texts:
-            raise ValueError(f"--file reads each {what} from {self.file}, got {options.texts[0]!r} too; leave one out")
+            raise ValueError(
+                f"--file reads each {what} from {self.file}, got {shown(options.texts[0])} too; leave one out"
+            )
         if self.file:
             lines = lines_of(self.file)
             if not any(map(str.strip, lines)):
@@ -41,15 +48,23 @@ class Texts:
         elif sys.stdin is None or sys.stdin.isatty():
             raise ValueError(f"give at least one {what}, or a file with one on each line: --file FILE")
         else:
+            self.source = STANDARD_INPUT
             lines = text_of(sys.stdin.buffer.read(), "the standard input").removesuffix("\n").split("\n")
         self.texts = [line.strip() for line in lines]
 
     def windows(self) -> Iterator[list[tuple[int, str]]]:
-        """Some texts at a time with their numbers, from 1. What is printed for them is written before the next."""
-        numbered = list(enumerate(self.texts, start=1))
-        with progress_bar(len(numbered), self.file is not None) as bar:
-            for start in range(0, len(numbered), WINDOW):
-                window = numbered[start : start + WINDOW]
+        """Some texts at a time with their numbers, from 1. What is printed for them is written before the next.
+
+        One that is too long is refused and then empty.
+        """
+        with progress_bar(len(self.texts), self.file is not None) as bar:
+            for start in range(0, len(self.texts), WINDOW):
+                for place, text in enumerate(self.texts[start : start + WINDOW], start):
+                    if len(text) > MOST_CHARACTERS:
+                        count = f"{len(text):,} characters, more than the {MOST_CHARACTERS:,} that are read"
+                        self.refuse(place + 1, f"{shown(text)} has {count}; split it")
+                        self.texts[place] = ""
+                window = list(enumerate(self.texts[start : start + WINDOW], start + 1))
                 yield window
                 sys.stdout.flush()
                 bar.update(len(window))
@@ -63,6 +78,15 @@ class Texts:
         if self.errors:
             print(*(f"error: {message}" for message in self.errors), sep="\n", file=sys.stderr)
             sys.exit(1)
+
+
+def refuse_overwriting(option: str, output: Path, *inputs: Path | int | None) -> None:
+    """Raise a ValueError if the file that an option writes is one of these inputs, by another name perhaps."""
+    for given in inputs:
+        with contextlib.suppress(OSError):  # one of them is not there
+            if given is not None and os.path.samefile(output, given):
+                what = "the standard input" if given == STANDARD_INPUT else str(given)
+                raise ValueError(f"{option} {output} would overwrite {what}, which is read; give another file")
 
 
 def require_utf8(texts: list[str], what: str) -> list[str]:

@@ -31,6 +31,7 @@ def folder_of(model: str, command: str) -> str:
     path, is_hub_id = Path(folder), re.fullmatch(r"[\w.-]+/[\w.-]+", model)
     if not (path / "config.json").is_file() and (path.exists() or not is_hub_id):
         if path.exists():
+            refuse_adapter(path)
             best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
             raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
         raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
@@ -65,6 +66,18 @@ def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
     if not tasks:
         return f"an encoder-decoder whose card names no task ({head})", ["translate", "summarize"]
     return f"a model for {' and '.join(tasks)} ({head})", [READERS[task] for task in tasks]
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Raise a ValueError if the folder has an adapter of PEFT and not its model."""
+    path = folder / "adapter_config.json"
+    if path.is_file() and not (folder / "config.json").is_file():
+        base = read_mapping(path).get("base_model_name_or_path")
+        raise ValueError(
+            f"{folder} is an adapter of PEFT for the model {base}, and commands read whole models; merge the two in "
+            "Python, PeftModel.from_pretrained(model, ADAPTER).merge_and_unload().save_pretrained(NEW), save the "
+            "tokenizer there too, and give the folder NEW"
+        )
 
 
 def require_no_code(model: str, folder: str) -> None:

@@ -109,7 +109,7 @@ def view_parser() -> argparse.ArgumentParser:
     page = "the page to write (.html), or a picture of all heads (.png, .pdf, .svg)"
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=page)
     parser.add_argument("--target", metavar="TEXT", help="default: an encoder-decoder generates it")
-    parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0; default: all layers")
+    parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0, or -1 for the last; default: all")
     return parser
 
 

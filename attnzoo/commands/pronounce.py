@@ -9,7 +9,7 @@ import torch
 from ..pronunciation import Pronouncer
 from ..viewer import plot_alignments
 from ..viewer.pictures import require_picture
-from .lines import Texts
+from .lines import Texts, refuse_overwriting
 from .models import folder_of
 from .parsers import pronounce_parser
 
@@ -22,6 +22,8 @@ def main(arguments: list[str]) -> None:
     if options.sentence and (options.output != "plain" or options.n_best != 1):
         raise ValueError("--sentence prints one line of phonemes for a text: leave --output and --n-best out")
     given = Texts(options, "text" if options.sentence else "word")
+    if options.plot:
+        refuse_overwriting("--plot", options.plot, given.source, options.lexicon)
     folder = options.model and folder_of(options.model, "pronounce")
     sources = options.accent, options.phones, options.lexicon, options.dictionary, folder
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -26,7 +26,10 @@ def main(arguments: list[str]) -> None:
     require_utf8([options.text], "text")
     require_utf8([options.target or ""], "target")
     is_page = options.output.suffix.lower() in (".html", ".htm")
-    (require_page if is_page else require_picture)(options.output)
+    try:
+        (require_page if is_page else require_picture)(options.output)
+    except ValueError as error:
+        raise ValueError(f"{error}; a page is written to a file that ends in .html") from error
     folder = folder_of(options.model, "view")
     config = AutoConfig.from_pretrained(folder, **NO_CODE)
     heads = " ".join(config.architectures or ())

@@ -15,6 +15,7 @@ SHORTEST = 4  # letters of a frequent word in a compound; shorter ones are too o
 LONG = 5  # letters of a listed word next to a technical part
 MOST_IN_CAPITALS = 5  # letters of an uppercase word that is more often an initialism
 MOST_SPELLED = 4  # letters of a word without a known part
+MOST_LETTERS = 200  # of a compound; the time grows with their square
 ENDINGS = frozenset(["able", "less"])  # frequent words that are more often endings
 # Other parts of technical compounds, and their spoken words. An initialism is uppercase.
 SPELLED = (
@@ -80,6 +81,8 @@ def parts_of_compound(word: str, is_listed: Callable[[str], object]) -> tuple[st
     """
     if PARTS.get(word, word) != word:
         return tuple(PARTS[word].split())
+    if len(word) > MOST_LETTERS:
+        return ()
     small = word.lower()
     is_plain = word[1:].islower() or (word.isupper() and len(word) > MOST_IN_CAPITALS)
     parts = (_parts(small) or _with_listed(small, is_listed)) if is_plain else ()

@@ -17,6 +17,7 @@ from string import capwords
 from typing import NamedTuple
 
 from ..encoding import text_lines
+from ..messages import shown
 from ..phone_sets import (
     DESCRIPTIONS,
     PHONE_SETS,
@@ -207,8 +208,8 @@ def require_phones(lexicon: Lexicon, phones: str) -> None:
                     f"it fits {' or '.join(f'phones={one!r}' for one in fitting)}: choose that, or " if fitting else ""
                 )
                 raise ValueError(
-                    f"the lexicon's word {word!r}: {wrong!r} in {given!r} is not a phone of phones={phones!r}; "
-                    f"{remedy}write it in {DESCRIPTIONS[phones]}"
+                    f"the lexicon's word {shown(word)}: {shown(wrong)} in {shown(given)} is not a phone of "
+                    f"phones={phones!r}; {remedy}write it in {DESCRIPTIONS[phones]}"
                 )
 
 
@@ -259,11 +260,12 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
         if line.strip():
             word, _, phonemes = (part.strip() for part in line.partition("\t"))
             if not word or not phonemes or "\t" in phonemes:
-                raise ValueError(f"{path}, line {number}: expected a word, a tab and its pronunciation, got {line!r}")
-            if number == 1 and phonemes.lower() in HEADERS:
                 raise ValueError(
-                    f"{path}, line 1: {line!r} looks like a header, which a lexicon must not have; delete this line"
+                    f"{path}, line {number}: expected a word, a tab and its pronunciation, got {shown(line)}"
                 )
+            if number == 1 and phonemes.lower() in HEADERS:
+                header = f"{shown(line)} looks like a header, which a lexicon must not have; delete this line"
+                raise ValueError(f"{path}, line 1: {header}")
             yield word, phonemes
 
 

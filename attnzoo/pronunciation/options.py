@@ -1,5 +1,6 @@
 """The arguments of a pronouncer's call: its options, and its texts."""
 
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -50,7 +51,7 @@ def chosen_options(options: Mapping[str, Any]) -> Options:
 def iterator_of(texts: Any) -> Iterator[Any]:
     """An iterator over several texts."""
     if isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
-        raise ValueError(f"expected a text or a list of texts, got {texts!r}")
+        raise ValueError(f"expected a text or a list of texts, got {reprlib.repr(texts)}")
     return iter(texts)
 
 
@@ -58,5 +59,5 @@ def texts_of(items: Iterable[Any]) -> list[str]:
     """The items of a list, each of which must be a text."""
     found = list(items)
     if others := [item for item in found if not isinstance(item, str)]:
-        raise ValueError(f"every item must be a text, got {others[0]!r}")
+        raise ValueError(f"every item must be a text, got {reprlib.repr(others[0])}")
     return found

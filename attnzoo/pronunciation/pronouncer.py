@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import phone_sets
 from ..alignment import AlignedPair
+from ..messages import shown, shown_each
 from ..model_inputs import require_flag
 from ..phone_sets import Phones
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
@@ -204,7 +205,7 @@ class Pronouncer:
         """As :meth:`words`, but an iterator: it reads 1,024 items at a time. Results are in the order of the items."""
         chosen = chosen_options(options)
         if isinstance(words, str):
-            raise ValueError(f"words must be a list of words, got the text {words!r}; call the pronouncer itself")
+            raise ValueError(f"words must be a list of words, got the text {shown(words)}; call the pronouncer itself")
         waiting = iterator_of(words)
         while window := list(islice(waiting, WINDOW)):
             items = list(dict.fromkeys(texts_of(window)))
@@ -223,7 +224,9 @@ class Pronouncer:
             ValueError: ``text`` is not a string; or for the reasons of a call.
         """
         if not isinstance(text, str):
-            raise ValueError(f"text must be one text, got {text!r}; call phonemize for each of several texts")
+            raise ValueError(
+                f"text must be one text, got {reprlib.repr(text)}; call phonemize for each of several texts"
+            )
         return self.join(self(text, **{"on_unknown": "skip"} | options))
 
     def join(self, words: Iterable[Word]) -> str:
@@ -472,15 +475,15 @@ class Pronouncer:
 
     def reason(self, text: str) -> str:
         """The reason that a text has no pronunciation, for a message."""
-        tokens, shown = self._tokenize(text), reprlib.repr(text)
+        tokens, written = self._tokenize(text), shown(text)
         spoken = [part for token in tokens for part in token.parts]
         unknown = {c for part in spoken for c in part if not self.word_model.readable(c) and c not in HYPHENS}
         unknown.update(token.text for token in tokens if token.kind == "unknown")
         if unknown:
-            return f"{shown} has characters that this model does not know: {' '.join(map(repr, sorted(unknown)))}"
+            return f"{written} has characters that this model does not know: {shown_each(sorted(unknown))}"
         if spoken and max(map(len, spoken)) <= MAX_LETTERS:
-            return f"{shown}: the model wrote no phonemes for it; train it longer, or give a lexicon"
-        return f"{shown} has no word of at most {MAX_LETTERS} letters that can be pronounced"
+            return f"{written}: the model wrote no phonemes for it; train it longer, or give a lexicon"
+        return f"{written} has no word of at most {MAX_LETTERS} letters that can be pronounced"
 
 
 def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> None:

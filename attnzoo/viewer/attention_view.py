@@ -4,7 +4,10 @@ Dimensions: H heads, T tokens that attend, S tokens that are attended to, R hops
 """
 
 import html
+import re
+import warnings
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,15 +16,19 @@ from torch import Tensor
 
 from ..alignment import evaluation_mode
 from ..attention_recording import attention_layers, record_attention
-from ..model_inputs import naming_long_texts, require_model, require_tokenizer
-from ..phonemes import bracketed, known_phonemes, require_phonemes
-from .page import page, save_page
+from ..messages import described, shown, shown_each
+from ..model_inputs import MOST_TOKENS, naming_long_texts, require_model, require_tokenizer
+from ..phonemes import bracketed, known_phonemes, require_phonemes, unknown_parts
+from .page import page, refuse_large, save_page
 from .pictures import Scale, plot_alignments, plot_heads, plot_sentence
 from .predictions import Predictions, predictions_of
 from .tokens import Tokens, tokens_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+MASK = re.compile(r"\[mask\]|<mask>", re.IGNORECASE)  # of the tokenizers of BERT and RoBERTa
 
 
 class AttentionMaps(NamedTuple):
@@ -123,18 +130,18 @@ class AttentionView:
         target, source, weights = self.maps[kind]
         if layer is not None and layer not in weights:
             raise ValueError(f"layer must be one of {', '.join(map(str, weights))}, got {layer!r}")
-        shown = weights if layer is None else {layer: weights[layer]}
-        first = next(iter(shown.values()))
-        if head is not None and len(shown) > 1:
+        drawn = weights if layer is None else {layer: weights[layer]}
+        first = next(iter(drawn.values()))
+        if head is not None and len(drawn) > 1:
             raise ValueError("a head needs the number of its layer; give layer=")
         if head is not None and head not in range(len(first)):
             raise ValueError(f"head must be 0 to {len(first) - 1}, got {head!r}")
         if kind == "hops" and head is None:
             return plot_sentence(first[0], source.names, path, scale=scale)
-        if head is not None or sum(map(len, shown.values())) == 1:
+        if head is not None or sum(map(len, drawn.values())) == 1:
             return plot_alignments([first[head or 0]], [source.names], [target.names], path, scale=scale)
-        maps = [of_layer.unsqueeze(0) for of_layer in shown.values()]
-        return plot_heads(maps, source.names, target.names, path, layers=list(shown), scale=scale)
+        maps = [of_layer.unsqueeze(0) for of_layer in drawn.values()]
+        return plot_heads(maps, source.names, target.names, path, layers=list(drawn), scale=scale)
 
     def _repr_html_(self) -> str:
         """The page inside a frame, for notebooks."""
@@ -167,8 +174,9 @@ def view(
 
     Raises:
         TypeError: ``model``, ``tokenizer``, ``text`` or ``target`` is of another type.
-        ValueError: the text is empty or has more tokens than the model has positions, the model cannot read a target,
-            the model has no attention, or a layer does not exist.
+        ValueError: the text is empty or has more tokens than the model has positions, or more weights than a page can
+            show; the target is not one of this model and this text, or the model cannot read one; the model has no
+            attention, or there is no such layer.
     """
     require_model(model)
     require_tokenizer(tokenizer)
@@ -176,6 +184,9 @@ def view(
         raise ValueError(f"layers must be numbers of layers, such as [0, 3], or None for all, got {layers!r}")
     inputs = {key: value.to(model.device) for key, value in _encode(tokenizer, text).items()}
     source_ids = inputs["input_ids"][0].tolist()
+    if len(source_ids) > MOST_TOKENS:
+        raise ValueError(f"text has {len(source_ids):,} tokens, and at most {MOST_TOKENS:,} are shown; shorten it")
+    _warn_of_other_mask(model, tokenizer, text)
     title = text if isinstance(text, str) else " ".join(text)
     name, predictions = type(model).__name__, Predictions()
     lengths = [("text", len(source_ids))]
@@ -193,13 +204,14 @@ def view(
         if target is not None:
             if not model.can_generate():
                 raise ValueError(f"{name} reads one text and has no target; leave target out")
-            source_ids = _continued(tokenizer, text, target)
+            source_ids = _continued(model, tokenizer, text, target, source_ids)
             lengths = [("text with its target", len(source_ids))]
             inputs = {"input_ids": torch.tensor([source_ids], device=model.device)}
         of_source = tokens_of(tokenizer, source_ids)
         sides = {"self": (of_source, of_source)}
     reading = naming_long_texts(model.config, lengths)
-    if attention_layers(model):
+    if modules := attention_layers(model):
+        refuse_large(_count(model, modules, layers, sides))
         with torch.no_grad(), evaluation_mode(model), record_attention(model, layers) as recorded, reading:
             outputs = model(**inputs, return_dict=True)
         found = {kind: _numbered(of_kind) for kind, of_kind in recorded.items()}
@@ -224,6 +236,23 @@ def view(
     return AttentionView(title if len(title) <= 200 else title[:199] + "…", name, maps, predictions)
 
 
+def _count(model: Any, modules: dict[str, list[Any]], layers: Sequence[int] | None, sides: dict[str, Any]) -> int:
+    """How many weights there will be."""
+    heads = getattr(model.config.get_text_config(), "num_attention_heads", 1)
+    chosen = {kind: len(found) if layers is None else min(len(layers), len(found)) for kind, found in modules.items()}
+    sizes = {kind: len(target.names) * len(source.names) for kind, (target, source) in sides.items()}
+    return heads * sum(chosen[kind] * size for kind, size in sizes.items() if kind in chosen)
+
+
+def _warn_of_other_mask(model: Any, tokenizer: Any, text: Any) -> None:
+    """Warn of the mask of another model's tokenizer, which this one reads as a text of its own."""
+    mask = tokenizer.mask_token if type(model).__name__.endswith("ForMaskedLM") else None
+    others = {found for part in ([text] if isinstance(text, str) else text) for found in MASK.findall(part)} - {mask}
+    if mask is not None and others:
+        said = f"{shown_each(sorted(others))}, which this model reads as text; its mask is {mask}"
+        warnings.warn(f"text has {said}", stacklevel=3)
+
+
 def _numbered(of_kind: dict[int, list[Tensor]]) -> dict[int, Tensor]:
     """One tensor for every layer; the uses of one layer, as in ALBERT, become layers of their own."""
     if any(len(calls) > 1 for calls in of_kind.values()):
@@ -231,8 +260,8 @@ def _numbered(of_kind: dict[int, list[Tensor]]) -> dict[int, Tensor]:
     return {number: calls[0] for number, calls in of_kind.items() if calls}
 
 
-def _encode(tokenizer: Any, text: Any) -> Any:
-    """The text as a batch of one row."""
+def _encode(tokenizer: Any, text: Any, what: str = "text") -> Any:
+    """The text as a batch of one row; ``what`` is what warnings call it."""
     is_pair = isinstance(text, tuple) and len(text) == 2
     strings = text if is_pair or isinstance(text, list) else [text]
     if not all(isinstance(string, str) for string in strings):
@@ -241,17 +270,31 @@ def _encode(tokenizer: Any, text: Any) -> Any:
     if not any(has_text) or (is_pair and not all(has_text)):
         raise ValueError("text is empty; there is nothing to show")
     parts = text if is_pair else [text]
-    encoded = _tokenized(tokenizer, "text", *([part] for part in parts), is_split_into_words=isinstance(text, list))
+    encoded = _tokenized(tokenizer, what, parts, is_split_into_words=isinstance(text, list))
     if not encoded["input_ids"].numel():
-        raise ValueError(f"the tokenizer has no token for {text!r}")
+        raise ValueError(f"the tokenizer has no token for {shown(' '.join(strings))}")
     return encoded
 
 
-def _tokenized(tokenizer: Any, what: str, *texts: Any, **options: Any) -> Any:
+def _tokenized(tokenizer: Any, what: str, texts: Sequence[Any], argument: str = "text", **options: Any) -> Any:
+    """A batch of one text, or of a pair of texts; what is unknown gives a warning, or an error without such a token."""
+    given = dict(zip((argument, "text_pair"), ([text] for text in texts), strict=False))
     try:
-        return tokenizer(*texts, **options, return_tensors="pt")
+        encoded = tokenizer(**given, **options, return_tensors="pt", verbose=False)
     except Exception as error:  # tokenizers raise nothing narrower for a character without a token
-        raise ValueError(f"{what} has a character that the tokenizer cannot read: {error}") from error
+        characters = dict.fromkeys("".join(chain(*texts)))
+        unknown = [character for character in characters if not _is_known(tokenizer, character)]
+        raise ValueError(f"{what} has what the tokenizer cannot read: {shown_each(unknown) or error}") from error
+    if parts := unknown_parts(tokenizer, encoded, 0, *texts):
+        warnings.warn(f"{what} has what this model does not know: {shown_each(parts)}", stacklevel=4)
+    return encoded
+
+
+def _is_known(tokenizer: Any, character: str) -> bool:
+    try:
+        return bool(tokenizer(character))
+    except Exception:  # as above
+        return False
 
 
 def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tensor]) -> list[int]:
@@ -259,13 +302,17 @@ def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tenso
     if target is None:
         with naming_long_texts(model.config, [("text", inputs["input_ids"].shape[1])]):
             target = model.generate(**inputs)
-    text_or_ids = _text_or_ids(target)
+    text_or_ids = _text_or_ids(model, target)
     if isinstance(text_or_ids, str):
         if known_phonemes(tokenizer):
             require_phonemes(tokenizer, text_or_ids, "target")
             text_or_ids = bracketed(text_or_ids)
-        return _tokenized(tokenizer, "target", text_target=[text_or_ids])["input_ids"][0].tolist()
-    ids = text_or_ids[1:]  # the first one is the start token
+        return _tokenized(tokenizer, "target", [text_or_ids], "text_target")["input_ids"][0].tolist()
+    start = model.generation_config.decoder_start_token_id
+    start = getattr(model.config, "decoder_start_token_id", None) if start is None else start
+    if start is not None and text_or_ids[0] != start:
+        raise ValueError(f"target begins with the token {text_or_ids[0]}, and results of generate() with {start}")
+    ids = text_or_ids[1:]
     ends = model.generation_config.eos_token_id
     for place, number in enumerate(ids):
         if number in (ends if isinstance(ends, list) else [ends]):
@@ -275,18 +322,22 @@ def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tenso
     return ids
 
 
-def _continued(tokenizer: Any, text: Any, target: Any) -> list[int]:
-    """The ids of a text and its continuation."""
-    text_or_ids = _text_or_ids(target)
+def _continued(model: Any, tokenizer: Any, text: Any, target: Any, source_ids: list[int]) -> list[int]:
+    """The ids of a text, which alone has ``source_ids``, and its continuation."""
+    text_or_ids = _text_or_ids(model, target)
     if not isinstance(text_or_ids, str):
+        special = {*tokenizer.all_special_ids}
+        before, ids = ([number for number in ids if number not in special] for ids in (source_ids, text_or_ids))
+        if ids[: len(before)] != before:
+            raise ValueError("target does not begin with the text, as the result of generate() for this text does")
         return text_or_ids
     if not isinstance(text, str):
         raise TypeError("a target text needs a text, not a list of words")
     whole = text_or_ids if text_or_ids.startswith(text) else text + text_or_ids
-    return _encode(tokenizer, whole)["input_ids"][0].tolist()
+    return _encode(tokenizer, whole, "text with its target")["input_ids"][0].tolist()
 
 
-def _text_or_ids(target: Any) -> str | list[int]:
+def _text_or_ids(model: Any, target: Any) -> str | list[int]:
     """A target given as a text, as the result of generate(), or as the result of a pipeline."""
     if isinstance(target, list) and len(target) == 1:
         (target,) = target  # of a pipeline
@@ -301,8 +352,22 @@ def _text_or_ids(target: Any) -> str | list[int]:
         return target
     sequences = target if isinstance(target, Tensor) else getattr(target, "sequences", None)
     if isinstance(sequences, Tensor):
-        return (sequences if sequences.ndim == 1 else sequences[0]).tolist()
+        return _ids(model, sequences)
     raise TypeError(f"target must be a text, or a result of generate() or of a pipeline, got {type(target).__name__}")
+
+
+def _ids(model: Any, sequences: Tensor) -> list[int]:
+    """The ids of the first sequence."""
+    if sequences.is_floating_point() or sequences.is_complex() or sequences.dtype == torch.bool:
+        raise TypeError(f"target must hold the ids of tokens, got {described(sequences)}")
+    if sequences.ndim not in (1, 2) or not sequences.numel():
+        shape = f"(tokens,) or (sequences, tokens), got {tuple(sequences.shape)}"
+        raise ValueError(f"a target of ids must have the shape {shape}")
+    ids: list[int] = (sequences if sequences.ndim == 1 else sequences[0]).tolist()
+    size = getattr(model.config.get_text_config(decoder=True), "vocab_size", None)
+    if wrong := [number for number in ids if number < 0 or (size is not None and number >= size)]:
+        raise ValueError(f"target has {wrong[0]}, which is no id of the model's {size} tokens")
+    return ids
 
 
 def _decoder_inputs(model: Any, labels: list[int]) -> list[int]:

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ..messages import described
 from .pictures import require_page
 from .style import DARK, LIGHT
 
 if TYPE_CHECKING:
     from .attention_view import AttentionMaps, AttentionView
 
+MOST_WEIGHTS = 200_000_000  # of a page, in which each has about a byte
 OVERVIEW = 64  # tokens on a side of a map in the overview; a larger map is reduced to it
 NAMES = {
     "self": ("Self-attention", "Rows and columns are the tokens of the text."),
@@ -38,10 +40,16 @@ def page(views: "Sequence[AttentionView]") -> str:
     """The page of these views, one of which is shown at a time; see :meth:`attnzoo.viewer.AttentionView.to_html`.
 
     Raises:
-        ValueError: ``views`` is empty.
+        TypeError: this is no list of views.
+        ValueError: there is no view, or they have more than ``MOST_WEIGHTS``.
     """
+    if isinstance(views, str) or not isinstance(views, Sequence) or not all(hasattr(one, "maps") for one in views):
+        expected = "a list of what attnzoo.view returns; one view writes its own page: view.save(path)"
+        raise TypeError(f"views must be {expected}; got {described(views)}")
     if not views:
         raise ValueError("there are no views to show")
+    all_maps = (maps for view in views for maps in view.maps.values())
+    refuse_large(sum(weights.numel() for maps in all_maps for weights in maps.weights.values()))
     title = views[0].title if len(views) == 1 else f"{len(views)} texts"
     data = {
         "colours": {"light": LIGHT.weights, "dark": DARK.weights},
@@ -66,7 +74,9 @@ def save_page(views: "Sequence[AttentionView]", path: str | Path) -> Path:
     """Write one page of several views to a file; missing folders are made.
 
     Raises:
-        ValueError: ``views`` is empty, or the file name does not end in .html or .htm.
+        TypeError: this is no list of views.
+        ValueError: there is no view, they have more than ``MOST_WEIGHTS``, or the file name does not end in .html or
+            .htm.
     """
     path = Path(path)
     require_page(path)
@@ -74,6 +84,13 @@ def save_page(views: "Sequence[AttentionView]", path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def refuse_large(count: int) -> None:
+    """Raise a ValueError if a page of this number of weights is more than a browser can open."""
+    if count > MOST_WEIGHTS:
+        size = f"{count:,} weights, more than the {MOST_WEIGHTS:,} that a browser can show"
+        raise ValueError(f"the page would have {size}; give a shorter text, or fewer layers, such as the last one: -1")
 
 
 def filled(name: str, **values: str) -> str:

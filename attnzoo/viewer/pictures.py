@@ -17,20 +17,26 @@ from .style import LIGHT, SCALES, colour_bar, colour_map, frame
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DPI = 150
+LONGEST_SIDE, MOST_PIXELS = 2**16 - 1, 2**28  # of a picture: what matplotlib can draw, and a gigabyte of memory
 Scale = Literal["common", "map"]
 
 
 def require_page(path: str | Path) -> None:
     """Raise a ValueError unless a file of this name can be an HTML page."""
     if Path(path).suffix.lower() not in (".html", ".htm") or Path(path).is_dir():
-        raise ValueError(f"pages are written to files that end in .html or .htm, got {str(path)!r}")
+        raise ValueError(f"pages are written to files that end in .html or .htm, got {_named(path)}")
 
 
 def require_picture(path: str | Path) -> None:
     """Raise a ValueError unless matplotlib can write a picture into a file of this name."""
     known = _figure(1, 1).canvas.get_supported_filetypes()
     if Path(path).suffix.lower().removeprefix(".") not in known or Path(path).is_dir():
-        raise ValueError(f"pictures are written to files that end in .png, .pdf or .svg, got {str(path)!r}")
+        raise ValueError(f"pictures are written to files that end in .png, .pdf or .svg, got {_named(path)}")
+
+
+def _named(path: str | Path) -> str:
+    return f"the folder {str(path)!r}" if Path(path).is_dir() else repr(str(path))
 
 
 def plot_alignments(
@@ -225,11 +231,16 @@ def _figure(width: float, height: float, layout: str | None = None) -> "Figure":
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
+        ValueError: it would be longer than ``LONGEST_SIDE``, or have more than ``MOST_PIXELS``.
     """
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{error}; {pip_install('plots')}", name=error.name) from error
+    pixels = width * DPI, height * DPI
+    if max(pixels) > LONGEST_SIDE or math.prod(pixels) > MOST_PIXELS:
+        size = "{:,.0f} × {:,.0f} pixels".format(*pixels)  # noqa: RUF001
+        raise ValueError(f"a picture of so many tokens would have {size}; draw fewer of them, or one layer or one head")
     return Figure(figsize=(width, height), layout=layout, facecolor=LIGHT.paper)  # type: ignore[arg-type]  # a Literal
 
 
@@ -270,7 +281,7 @@ def _finished(figure: "Figure", path: str | Path | None) -> "Figure":
     if path is not None:
         require_picture(path)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.1)  # tight: no name is cut
+        figure.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.1)  # tight: no name is cut
     return figure
 
 

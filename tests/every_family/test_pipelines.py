@@ -14,6 +14,7 @@ from transformers.pipelines.pt_utils import KeyDataset
 
 import attnzoo
 from attnzoo.alignment import align
+from attnzoo.model_inputs import MOST_TOKENS
 from attnzoo.viewer import plot_alignments
 from tests.factory import TOKENIZER, letter_tokenizer, make_model
 
@@ -291,14 +292,21 @@ def test_a_long_text_is_cut_by_the_summary_alone_and_both_warn() -> None:
         pipeline(task, model=model, tokenizer=tokenizer, device="cpu")
         for task in ("text-summarization", "machine-translation")
     )
-    with pytest.warns(
-        UserWarning, match=r"'abcdefghab'\.\.\. is longer than 4 tokens, .* only these are read"
-    ) as warned:
+    with pytest.warns(UserWarning, match=r"'abcdefghab' is longer than 4 tokens, .* only these are read") as warned:
         cut, whole = summarize(["abcdefghab", "abc"])
     assert len(warned) == 1
     assert cut == whole
-    with pytest.warns(UserWarning, match=r"'abcde'\.\.\. has 6 tokens, more than the 4 of .* model_max_length"):
+    with pytest.warns(UserWarning, match=r"'abcde' has 6 tokens, more than the 4 of .* model_max_length"):
         translate("abcde")
+
+
+def test_a_source_without_end_is_refused_at_once_and_shortened(translate: Any) -> None:
+    many, short = translate(["a" * (MOST_TOKENS + 1), "abc"], errors="skip")
+    assert f"{'a' * 80!r}... has {MOST_TOKENS + 2:,} tokens, and at most {MOST_TOKENS:,} are read" in many[0]["error"]
+    assert len(many[0]["error"]) < 200
+    assert short == translate("abc")
+    with pytest.raises(ValueError, match=rf"target 0, 'a+'\.\.\., has .* tokens, and at most {MOST_TOKENS:,} are read"):
+        align(translate.model, TOKENIZER, ["a"], ["a" * (MOST_TOKENS + 1)])
 
 
 def test_the_best_target_comes_first(pronounce: Any) -> None:

@@ -16,6 +16,7 @@ from attnzoo.aligning import METHODS
 from attnzoo.cli import COMMANDS, main
 from attnzoo.commands import lines, parsers
 from attnzoo.commands.models import folder_of
+from attnzoo.encoding import MOST_CHARACTERS
 from attnzoo.phone_sets import PHONE_SETS, SOURCE_OF_IPA
 from attnzoo.pronunciation.engines import EngineName
 from attnzoo.shipped_models import PRONUNCIATION, SENTIMENT, TRANSLATION, model_path
@@ -91,6 +92,40 @@ def test_every_line_of_a_file_has_its_line_of_output_in_order(
     assert printed.err.count(f"error: line 4: {error}") == bool(error)
     with pytest.raises(SystemExit, match=f"got {text!r} too; leave one out"):
         main([command, text, "--file", str(tmp_path / "texts")])
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_a_line_without_end_is_refused_and_costs_no_other(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, begins, *_ = LINES[command]
+    (tmp_path / "texts").write_text(f"{text}\n{'a' * (MOST_CHARACTERS + 1)}\n{text}\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main([command, "--file", str(tmp_path / "texts")])
+    printed = capsys.readouterr()
+    first, empty, last = printed.out.splitlines()
+    assert (first, empty) == (last, "")
+    assert first.startswith(begins)
+    size = f"{MOST_CHARACTERS + 1:,} characters, more than the {MOST_CHARACTERS:,} that are read; split it"
+    assert f"error: line 2: {'a' * 80!r}... has {size}\n" in printed.err
+    assert "warning" not in printed.err
+
+
+@pytest.mark.parametrize("name", ["same.svg", "link.svg", "hard.svg"])
+@pytest.mark.parametrize(
+    "command", ["pronounce --file same.svg --plot NAME", "pronounce a --lexicon same.svg --plot NAME", "classify"]
+)
+def test_no_input_is_overwritten(command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if command == "classify":
+        name, command = name.replace("svg", "html"), "classify --file same.html --html NAME"
+    given = Path("same" + Path(name).suffix)
+    given.write_text("cat\tK AE T\n")
+    Path("link" + given.suffix).symlink_to(given)
+    Path("hard" + given.suffix).hardlink_to(given)
+    with pytest.raises(SystemExit, match=f"^error: --[a-z]* {name} would overwrite {given}, which is read"):
+        main(command.replace("NAME", name).split())
+    assert given.read_text() == "cat\tK AE T\n"
 
 
 def test_the_output_of_a_window_is_written_before_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,17 +218,29 @@ def foreign_folder(folder: Path, **config: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(f"{name} a --model FOLDER" for name in LINES),
-        "view FOLDER a -o a.html",
-        "export FOLDER new",
-        "align FILE FILE --model FOLDER",
-        "evaluate FOLDER",
-        "faithfulness FOLDER",
-    ],
-)
+OF_A_FOLDER = [
+    *(f"{name} a --model FOLDER" for name in LINES),
+    "view FOLDER a -o a.html",
+    "export FOLDER new",
+    "align FILE FILE --model FOLDER",
+    "evaluate FOLDER",
+    "faithfulness FOLDER",
+]
+
+
+@pytest.mark.parametrize("command", [*OF_A_FOLDER, "train demo --set training.start_from=FOLDER"])
+def test_an_adapter_without_its_model_is_no_model(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("FILE").write_text("a\n")
+    Path("FOLDER").mkdir()
+    Path("FOLDER", "adapter_config.json").write_text('{"base_model_name_or_path": "mine"}')
+    with pytest.raises(SystemExit, match=r"^error: FOLDER is an adapter of PEFT for the model mine, .*; merge the two"):
+        main(command.split())
+
+
+@pytest.mark.parametrize("command", OF_A_FOLDER)
 def test_no_command_runs_code_of_a_model_or_asks_whether_to(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,13 +99,13 @@ def test_typing_that_means_known_letters_is_read_as_them(text: str, word: str) -
     ("text", "characters", "advice"),
     [
         ("rock-n-roll", "'-'", "leave them out, or write"),
-        ("42", "'2' '4'", "write numbers and abbreviations as words"),
+        ("42", "'2', '4'", "write numbers and abbreviations as words"),
         ("U.S.A.", "'.'", "write numbers and abbreviations as words"),
         ("hello world", "' '", "split a phrase into its words"),
         ("straße", "'ß'", "leave them out"),
-        ("Αθήνα", "'α' 'η' 'θ' 'ν'", "leave them out"),
-        ("⟦B⟧", "'⟦' '⟧'", "leave them out"),
-        ("</s>", "'/' '<' '>'", "leave them out"),
+        ("Αθήνα", "'α', 'η', 'θ', 'ν'", "leave them out"),
+        ("⟦B⟧", "'⟦', '⟧'", "leave them out"),
+        ("</s>", "'/', '<', '>'", "leave them out"),
     ],
 )
 def test_any_other_character_is_named_with_advice(text: str, characters: str, advice: str) -> None:

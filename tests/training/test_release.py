@@ -138,6 +138,8 @@ def test_a_release_replaces_nothing_but_a_release(
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(SystemExit, match=r"is a part of the run|holds something other than a release"):
         release.main(["run", place])
+    with pytest.raises(SystemExit, match=r"^error: other is one of the checkpoints to average"):
+        release.main(["run", "other", "--average-with", "other"])
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -24,7 +24,8 @@ from transformers import (
 
 import attnzoo
 from attnzoo.alignment import alignment_error_rate
-from attnzoo.viewer import AttentionMaps, AttentionView
+from attnzoo.viewer import AttentionMaps, AttentionView, save_page
+from attnzoo.viewer import page as viewer_page
 from attnzoo.viewer.style import DARK, LIGHT
 from attnzoo.viewer.tokens import Tokens, tokens_of
 from tests.factory import RNN_VARIANTS, tiny_config, tiny_model
@@ -169,6 +170,18 @@ def test_the_model_keeps_its_mode() -> None:
         ("bert", (TEXT, TARGET), ValueError, "BertForMaskedLM reads one text and has no target"),
         ("bart", (TEXT, " "), ValueError, "target is empty"),
         ("bart", (TEXT, 3), TypeError, "target must be a text, .* got int"),
+        ("bart", (TEXT, torch.tensor([2.0, 3.0])), TypeError, "must hold the ids of tokens, got a tensor of float32"),
+        ("bart", (TEXT, torch.tensor([2, -1])), ValueError, "target has -1, which is no id of the model's 13 tokens"),
+        ("bart", (TEXT, torch.tensor([2, 13])), ValueError, "target has 13, which is no id of the model's 13 tokens"),
+        ("bart", (TEXT, torch.tensor(2)), ValueError, r"shape \(tokens,\) or \(sequences, tokens\), got \(\)"),
+        ("bart", (TEXT, torch.ones(1, 1, 2).long()), ValueError, r"got \(1, 1, 2\)"),
+        (
+            "bart",
+            (TEXT, torch.tensor([TARGET_IDS])),
+            ValueError,
+            "begins with the token 12, and results of gen.* with 2",
+        ),
+        ("gpt2", (TEXT, torch.tensor([TARGET_IDS])), ValueError, "target does not begin with the text, as the result"),
         ("bart", (TEXT, [{"label": "good"}]), ValueError, "a pipeline's result without a text; it has label"),
         ("bert", (TEXT, None, [7]), ValueError, "layers must be 0 to 2, got 7"),
         ("bert", (TEXT, None, ["last"]), ValueError, "layers must be 0 to 2, got 'last'"),
@@ -183,6 +196,45 @@ def test_what_cannot_be_shown_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         attnzoo.view(tiny(name), tokenizer_of(), *arguments)
+
+
+@pytest.mark.parametrize("unknown", ["<unk>", None])
+def test_unknown_letters_and_the_mask_of_another_model_are_named(unknown: str | None) -> None:
+    vocabulary = {token: number for number, token in enumerate(["[MASK]", unknown or "z", *"abcdefghij"])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unknown or "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=unknown, mask_token="[MASK]")
+    if unknown is None:
+        with pytest.raises(ValueError, match=r"^text has what the tokenizer cannot read: 'x', 'y'$"):
+            attnzoo.view(tiny("bert"), fast, "axayx")
+        return
+    with pytest.warns(UserWarning, match=r"^text has what this model does not know: 'x', 'y'$"):
+        attnzoo.view(tiny("bert"), fast, "axayx")
+    with pytest.warns(UserWarning, match=r"^text has '<mask>', which this model reads as text; its mask is \[MASK\]$"):
+        attnzoo.view(tiny("bert"), fast, "a <mask> [MASK]")
+
+
+def test_a_page_that_no_browser_could_open_is_refused_before_the_model_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("bert")
+    found = attnzoo.view(model, tokenizer_of(), TEXT)
+    count = sum(weights.numel() for weights in found.weights["self"].values())
+    monkeypatch.setattr(viewer_page, "MOST_WEIGHTS", count)
+    attnzoo.view(model, tokenizer_of(), TEXT)
+    with pytest.raises(ValueError, match=f"would have {2 * count:,} weights, more than the {count:,} that a browser"):
+        viewer_page.page([found, found])
+    monkeypatch.setattr(viewer_page, "MOST_WEIGHTS", count - 1)
+    monkeypatch.setattr(model, "forward", lambda **inputs: pytest.fail("the model runs"))
+    with pytest.raises(ValueError, match=f"would have {count:,} weights"):
+        attnzoo.view(model, tokenizer_of(), TEXT)
+    for views in (found, [found, "a"]):
+        with pytest.raises(TypeError, match=r"views must be a list .* one view writes its own page: view.save\(path\)"):
+            save_page(views, "page.html")  # type: ignore[arg-type]
+
+
+def test_a_picture_that_is_too_large_to_draw_is_refused() -> None:
+    wide = AttentionMaps(Tokens([], ["a"], [0]), Tokens([], ["a"] * 3000, [0]), {0: torch.ones(8, 1, 3000)})
+    with pytest.raises(ValueError, match=r"would have .* pixels; draw fewer of them, or one layer or one head"):
+        AttentionView("a", "Model", {"self": wide}).plot()
 
 
 def test_a_model_without_attention_is_refused() -> None:
@@ -248,10 +300,12 @@ def test_a_notebook_shows_the_page_in_a_frame() -> None:
 def test_a_page_and_a_picture_need_their_suffixes(tmp_path: Path) -> None:
     found = attnzoo.view(tiny("bert"), tokenizer_of(), "ab")
     for path in (tmp_path / "page.png", tmp_path):
-        with pytest.raises(ValueError, match=r"pages are written to files that end in \.html or \.htm, got '.*"):
+        with pytest.raises(ValueError, match=r"pages are written to files that end in \.html or \.htm, got .*'"):
             found.save(path)
     for path in (tmp_path / "a.xyz", tmp_path):
-        with pytest.raises(ValueError, match=r"pictures are written to files that end in \.png, .*, got '.*"):
+        with pytest.raises(
+            ValueError, match=r"pictures are written to files that end in \.png, .*, got (the folder )?'"
+        ):
             found.plot(path)
 
 

@@ -4,6 +4,7 @@ The reader of the datasets library guesses the types of columns, and changes tex
 stays as it is.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Generator, Iterator
@@ -15,6 +16,7 @@ import datasets
 
 from .text_files import SourceError, lines, require_columns, short
 
+FORM = "write an object on every line, or one list of objects"
 TRANSLATION = "translation"  # the column of dicts
 
 
@@ -57,14 +59,25 @@ def _rows(files: list[tuple[str, Any]], columns: dict[str, str]) -> Iterator[dic
         path = Path(file if os.path.isfile(file) else datasets.DownloadManager().download(file))
         found: dict[str, None] = {}
         with closing(_objects(path, file, columns)) as rows:
-            for row in rows:
+            first = next(rows, {})
+            for row in itertools.chain([first], rows):
                 found |= dict.fromkeys(row)
                 if found.keys() >= columns.keys():
                     break
+        if found.keys() == first.keys() and not found.keys() & columns:
+            _refuse_wrapped(first, file)
         if found:
             require_columns(columns, list(found), file)
         for row in _objects(path, file, columns):
             yield {column: row.get(column) for column in columns}
+
+
+def _refuse_wrapped(row: dict[str, Any], name: str) -> None:
+    """Raise a SourceError if an object of the file is no row, but has rows inside it."""
+    for key, value in row.items():
+        items = list(value.values()) if isinstance(value, dict) else value
+        if isinstance(items, list) and items and all(isinstance(item, list | dict) for item in items):
+            raise SourceError(f"{name} has its rows in {key!r} of an object around them; leave it out: {FORM}")
 
 
 def _objects(path: Path, name: str, columns: dict[str, str]) -> Generator[dict[str, Any], None, None]:
@@ -84,19 +97,21 @@ def _objects_of_file(path: Path, name: str) -> Iterator[dict[str, Any]]:
             # A list may also hold the texts of a single column.
             yield _required_object({"text": item} if isinstance(item, str) else item, where)
         return
+    where = f"{name} cannot be read: line {number}"
+    if line.rstrip().endswith(("{", "[", ",", ":")):  # one object on several lines
+        where = f"{name} cannot be read: it"
+        line += "".join(line for _, line in numbered)
     while line:
-        where = f"{name} cannot be read: line {number}"
         yield _required_object(_parsed(line, where), where)
         number, line = next(numbered, (0, ""))
+        where = f"{name} cannot be read: line {number}"
 
 
 def _parsed(text: str, where: str) -> Any:
     try:
         return DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise SourceError(
-            f"{where} is not JSON ({short(error)}); write an object on every line, or one list of objects"
-        ) from error
+        raise SourceError(f"{where} is not JSON ({short(error)}); {FORM}") from error
 
 
 def _required_object(value: Any, where: str) -> dict[str, Any]:

@@ -106,7 +106,9 @@ def _fault(value: Any, is_label: bool) -> str | None:
         if not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):
             return f"has {short(ascii(value))}, with half of a surrogate pair, which is not a character"
     elif not is_label:
-        return f"has {short(repr(value))}, which is not text; put it in quotation marks, or store the column as text"
+        remedy = "put it in quotation marks, or store the column as text"
+        remedy = "write a row for each text" if isinstance(value, list | dict) else remedy
+        return f"has {short(repr(value))}, which is not text; {remedy}"
     elif not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
         return f"has {short(repr(value))}, which is not a label; a label is text or a whole number"
     return None

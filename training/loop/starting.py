@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from attnzoo.commands.models import refuse_adapter
 from attnzoo.loading import load_trained
 from attnzoo.shipped_models import named_folder
 
@@ -18,8 +19,10 @@ def trained_model(key: str, folder: str) -> str:
 
     Raises:
         FileNotFoundError: there is no model; the message has the key of ``training`` that names it.
+        ValueError: there is an adapter without its model.
     """
     found = named_folder(folder)
+    refuse_adapter(Path(found))
     if not (Path(found) / "config.json").is_file():
         raise FileNotFoundError(f"training.{key}: there is no model in {folder!r}; train it first")
     return found

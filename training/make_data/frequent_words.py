@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from attnzoo.commands.lines import refuse_overwriting
 from attnzoo.commands.parsers import command_parser
 from attnzoo.pronunciation.lexicons import COLUMNS, full_dictionary, look_up
 
@@ -38,6 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("output", type=Path, help="the file to write")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
+        refuse_overwriting("output", options.output, options.reviews)
         texts = read_film_reviews(options.reviews)["train"]["text"]
         counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
         rows = frequent_words([word for word, _ in counts.most_common()], COUNT)
