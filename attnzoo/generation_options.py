@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor
 from transformers.generation import GenerationMixin
 
+from .cache_names import CACHE
 from .generation_checks import check_generation
-from .library_internals import CACHE
 
 # Options that would read the target as a source, or the source as a target: the values that leave them off.
 WITHOUT_ENCODER: dict[str, tuple[Any, ...]] = {

@@ -8,19 +8,15 @@ Private members that Transformers expects of a model, a config or a pipeline are
 or of ``generate()``, such as ``_prepare_generation_config``. The same test lists all of them and expects that the
 library still has them.
 
-``CACHE`` is a public name: Transformers 5.24 renamed ``past_key_values`` to ``cache`` in outputs and in ``generate()``.
-
 Dimensions: R rows, I input width, O output width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from transformers.modeling_outputs import BaseModelOutputWithPast
 
 # Where a module keeps its hooks, and the public method that adds one.
 FORWARD_HOOKS: dict[str, Callable[..., Any]] = {
@@ -41,7 +37,6 @@ BFLOAT16_SUPPORTED = "_is_mkldnn_bf16_supported"
 REORDER_LSTM, BLOCKED_LSTM = "_reorder_mkldnn_rnn_layer_weight", "mkldnn_rnn_layer"
 VERSION = "_version"  # of a tensor
 GIVEN_CACHE = "_is_user_defined"  # set by generate()
-CACHE = "cache" if hasattr(BaseModelOutputWithPast, "cache") else "past_key_values"
 # The transforms of torch.func and the dispatch modes that are active, and the level of forward-mode AD, -1 for none.
 TRANSFORMS, DISPATCH_MODES, DUAL_LEVEL = "peek_interpreter_stack", "_len_torch_dispatch_stack", "_current_level"
 
@@ -185,11 +180,6 @@ def version_of(weight: Tensor) -> int | None:
 def attention_backend(config: Any) -> str:
     """The attention function that a config asks for; where none is known "eager", which has the same results."""
     return getattr(config, "_attn_implementation", None) or "eager"
-
-
-def cache_argument(forward: Callable[..., Any]) -> str | None:
-    """The name by which a model's ``forward`` takes a cache, its own or that of the library; None if it takes none."""
-    return next((name for name in ("past_key_values", "cache") if name in signature(forward).parameters), None)
 
 
 def is_given(cache: Any) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers.generation.continuous_batching import PagedAttentionCache
 from transformers.utils.generic import ModelOutput, TransformersKwargs
 
-from .library_internals import CACHE
+from .cache_names import CACHE
 from .loss import IGNORED
 from .messages import described
 

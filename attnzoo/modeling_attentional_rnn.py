@@ -17,9 +17,9 @@ from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttenti
 from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore, Source
+from .cache_names import CACHE
 from .configuration_attentional_rnn import WIRING_DEFAULTS, AttentionalRNNConfig
 from .copying import Copied, CopyingDecoderOutput, CopyingModelOutput
-from .library_internals import CACHE
 from .loss import Count
 from .model_inputs import checked, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_target_mask

@@ -26,10 +26,10 @@ from transformers.modeling_utils import slice_logits_to_keep
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import can_return_tuple
 
+from .cache_names import CACHE
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import Copied, CopyHead, source_ids_of
 from .generation_options import ZooGenerationMixin
-from .library_internals import CACHE
 from .loss import IGNORED, Count, loss_and_logits, loss_of_texts, problem_type_of, token_cross_entropy
 from .model_inputs import check_labels, checked, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack

@@ -20,9 +20,9 @@ from transformers.modeling_outputs import ModelOutput
 from transformers.utils import cached_file, can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
+from .cache_names import cache_argument
 from .configuration_pooled_encoder import PooledEncoderConfig
 from .json_files import read_mapping
-from .library_internals import cache_argument
 from .loss import loss_of_texts, refuse_withheld_labels
 from .model_inputs import read_labels, require_flag, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput, with_head

@@ -17,9 +17,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention import attend, dot_score
+from .cache_names import CACHE
 from .configuration_small_transformer import SmallTransformerConfig
 from .fast_products import linear
-from .library_internals import CACHE, attention_backend
+from .library_internals import attention_backend
 
 MAX_PACKED = 0.95  # a batch is not packed if a larger share of its tokens would be: packing would take longer
 

@@ -16,9 +16,10 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
+from .cache_names import CACHE
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import CopyableSource
-from .library_internals import CACHE, attention_backend
+from .library_internals import attention_backend
 from .model_inputs import checked, embed, require_shape, require_tokens, targets_per_source
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
 from .zoo_model import SafetensorsModel

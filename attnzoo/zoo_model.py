@@ -15,11 +15,11 @@ from transformers import EncoderDecoderCache, PreTrainedModel
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils import GENERATION_CONFIG_NAME, cached_file
 
+from .cache_names import CACHE
 from .copying import Copied, CopyingLMOutput, pointer_generator, source_ids_of
 from .generation_checks import check_generation, complete
 from .generation_options import ZooGenerationMixin
 from .json_files import read_mapping
-from .library_internals import CACHE
 from .loss import IGNORED, Count, coverage_loss, loss_and_logits, refuse_withheld_labels
 from .model_inputs import Checks, check_labels, check_padding, require_shape, require_tokens, shift_right
 

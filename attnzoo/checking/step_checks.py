@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache
 
-from ..library_internals import CACHE, cache_argument
+from ..cache_names import CACHE, cache_argument
 from .report import Finding, Report
 from .subject import CannotCallError, Subject, first_line, largest_difference, tensors_of, tolerance_of
 

@@ -21,10 +21,11 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 
+from ..cache_names import CACHE
 from ..copying import Copied, source_ids_of
 from ..fast_products import is_untouched
 from ..generation_options import SearchRefusedError
-from ..library_internals import CACHE, attention_backend, is_given
+from ..library_internals import attention_backend, is_given
 from ..model_inputs import read_mask, source_mask
 from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct

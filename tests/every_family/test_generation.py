@@ -16,7 +16,7 @@ from transformers.generation import (
     StoppingCriteriaList,
 )
 
-from attnzoo.library_internals import CACHE
+from attnzoo.cache_names import CACHE
 from tests import factory
 from tests.every_family.test_outputs import expected_shapes
 from tests.factory import (
