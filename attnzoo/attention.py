@@ -42,7 +42,8 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     .. math:: e_{ts} = v^\top \tanh(q_t + k_s)
 
     This is the formula, which holds the sums of all pairs, (..., T, S, A), in memory. The models call
-    :func:`fast_additive_score`, which computes the same without them.
+    :func:`fast_additive_score`, which computes the same without them; ``tests/attention/test_attention.py`` compares
+    both.
 
     Shape:
         - query: (..., T, A)
@@ -118,9 +119,10 @@ def source_positions(mask: Tensor) -> tuple[Tensor, Tensor]:
 class Score(nn.Module):
     """A score function. A subclass is one formula; a line in :data:`SCORES` gives it a name in the config.
 
-    A subclass defines :meth:`forward`, and :meth:`project_key` if the key is projected. If it calls its linear layers,
-    and does not read their weights, a decoder's loop shares their products between its steps. A subclass whose formula
-    is a single product can override :meth:`key_for_steps`, too. A call may have any number of queries.
+    A subclass defines :meth:`forward`, and :meth:`project_key` if the key is projected. It calls its linear layers and
+    does not read their weights: in training a decoder's loop then makes one gradient for all steps. It may have other
+    parameters, whose gradients are added step by step. A subclass whose key has a faster form in a loop can override
+    :meth:`key_for_steps`, too. A call may have any number of queries.
 
     Shape:
         - query: (B, T, query_size)
@@ -134,7 +136,7 @@ class Score(nn.Module):
         return key
 
     def key_for_steps(self, projected_key: Tensor, products: StepProducts) -> Any:
-        """The projected key as all steps of a loop read it."""
+        """The argument ``projected_key`` of :meth:`forward` in a loop; by default the key itself."""
         return projected_key
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
@@ -222,8 +224,8 @@ class AdditiveScore(Score):
         super().__init__()
         self.query_proj = nn.Linear(query_size, attention_size, bias=False)
         self.key_proj = nn.Linear(key_size, attention_size, bias=False)
-        # A parameter of this module and not of a Linear: Accelerate loads offloaded weights of the module that is
-        # called, and the loop reads this one without calling a Linear.
+        # ``forward`` reads this vector itself. Accelerate loads offloaded weights only of a module that is called, so
+        # the vector belongs to this module and not to a Linear.
         self.score_vector = nn.Parameter(torch.zeros(attention_size))
         self.coverage_vector = nn.Parameter(torch.zeros(attention_size)) if coverage else None
 
@@ -339,9 +341,9 @@ SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
 }
 
 
-# Every window by its name in the config: what makes it from the width of the query and ``window_size``. A window has no
-# state; only coverage is carried from step to step.
-WINDOWS: dict[str, Callable[[int, int], LocalWindow | None]] = {
+# Every window by its name in the config: a function of the query's width and ``window_size``. A window keeps nothing
+# between steps; of past weights only their sum, the coverage, is carried along.
+WINDOWS: dict[str, Callable[[int, int], nn.Module | None]] = {
     "global": lambda query_size, window_size: None,
     "monotonic": lambda query_size, window_size: LocalWindow(query_size, window_size, predictive=False),
     "predictive": lambda query_size, window_size: LocalWindow(query_size, window_size, predictive=True),
@@ -379,7 +381,7 @@ class SourceAttention(nn.Module):
     repeated for them.
 
     If the score takes coverage, the sum of the weights of all earlier steps is passed from step to step (See et al.,
-    2017, section 2.3: :math:`c_t = \sum_{t' < t} a_{t'}`), and a call has one step.
+    2017, section 2.3: :math:`c_t = \sum_{t' < t} a_{t'}`), and a call has one query for each target (T = 1).
 
     Shape:
         - query: (B * N, T, H)

@@ -209,7 +209,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
                 return state, source, position
         else:
             state, position = None, 0
-        # Other outputs of the encoder than in the last call, for example repeated rows: the source is prepared again.
+        # Prepare the source: this is the first call, or the encoder's outputs are others, such as repeated rows.
         mask = source_mask(encoder_attention_mask, value)
         source = None if attention is None else attention.prepare(value, mask)
         if state is None:
@@ -236,8 +236,9 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
           attention. Each row sums to 1 (to less with window="predictive"). A row is 0 if there is nothing to attend
           to: the source is all padding, or the window is past the positions of the location score
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
-        - tokens_to_compute: (B, T) bool, or None for all; nothing is computed after the last True of a row. It has no
-          effect with a cache, on a GPU, or when the call requests alignments or hidden states
+        - tokens_to_compute: (B, T) bool, or None for all; nothing is computed after the last True of a row. It only
+          saves time: it has no effect with a cache, on a GPU, where a decoder takes no steps, or when the call requests
+          alignments or hidden states
 
     Raises:
         ValueError: an empty source or target, batches of different sizes, a mask of another shape than its

@@ -16,7 +16,7 @@ class PackedRows:
     Packed values are (N, ...): the rows of all steps one below the other.
 
     Args:
-        values: (B, T, ...), for the sizes of the batch
+        values: (B, T, ...), of which only B, T and the device are read
         lengths: at least 1 for each row, where rows end before T; None if none does
 
     Attributes:

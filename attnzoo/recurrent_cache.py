@@ -22,7 +22,7 @@ FORM = (
 class _RecurrentCacheLayer(CacheLayerMixin):
     """A decoder's state, its source, and the number of tokens it has read.
 
-    Tensors are replaced, never written into, so that the same code trains.
+    Tensors are replaced, never written into, so that gradients pass through a cache.
     """
 
     supports_early_init = False
@@ -50,7 +50,7 @@ class _RecurrentCacheLayer(CacheLayerMixin):
         return self.length + query_length, 0
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        # Beams change places within their source. So the keys stay, as do the encoder's outputs outside this cache.
+        # Beams move only within their source. So the source stays as it is, here and in encoder_outputs.
         if self.state is not None:
             self.state = self.state.map(lambda part: part.index_select(0, beam_idx.to(part.device)))
 

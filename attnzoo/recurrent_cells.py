@@ -4,10 +4,11 @@ Every cell is a one-layer, one-direction, batch-first module that is called as `
 (B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. Every cell also has the
 equations of a single step, for loops in which a step waits for the attention of the step before, or for the next token:
 
-- ``sums(products, width)`` returns its sums of products; ``width`` columns of the inputs are known before the loop
+- ``sums(products, width)`` returns the cell's gate sums, made by ``products``; the first ``width`` columns of the
+  inputs are known before the loop
 - ``step(sums, known, fed, *state)`` returns the next state. A state has the parts (n, H), the hidden one first.
-  ``known`` has the known term of each sum, which :meth:`GateSum.known` made from the known inputs, and which only the
-  sum reads. ``fed`` has the inputs that only a step knows, such as (context,), or ()
+  ``known`` has one term for each sum, from :meth:`GateSum.known`; the cell passes it to the sum. ``fed`` has the inputs
+  that only a step knows, such as (context,), or ()
 
 Dimensions: B batch, T time, L layers, I input width, H hidden width, X width of the inputs that only a step knows, n
 rows of one step, N rows of all steps.
@@ -409,8 +410,8 @@ class RecurrentStack(nn.Module):
         return outputs, tuple(states)
 
     def for_steps(self, products: StepProducts) -> "StackSteps | StackCalls":
-        """The stack, one step at a time. If its equations would bypass something, such as hooks, every step calls the
-        layers.
+        """The stack, one step at a time. If the layers have what their equations would skip, such as hooks, every step
+        calls them.
         """
         return StackSteps(self, products) if is_untouched(self) else StackCalls(self)
 
@@ -426,7 +427,7 @@ class StackSteps:
     def known(self, inputs: Tensor, sizes: Sequence[int]) -> list[tuple[Known, ...]]:
         """For each step, of ``sizes`` rows, the known terms of every layer's sums, from inputs (N, E).
 
-        Nothing else is known before the loop: layers above the first have no known inputs.
+        A layer above the first knows no input before the loop: its known term is its bias.
         """
         parts = [inputs] + [inputs[:, :0]] * (len(self.layers) - 1)
         if not self.sums:

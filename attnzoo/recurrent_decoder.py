@@ -10,9 +10,10 @@ target step, s the decoder state):
 - Luong: the cell makes :math:`h_t`, which attends, and the word is read out from
   :math:`\tilde h_t = \tanh(W_c [c_t; h_t])`.
 
-Bahdanau's and Luong's decoders have a ``step``: a function of the known terms, the state and the source, which returns
-an output and the next state, and changes nothing. Training, ``generate()`` and ``search()`` call the same ``step``; see
-:class:`SteppingDecoder`.
+Bahdanau's and Luong's decoders have a ``step``: a function of what the embeddings add to the gates, the state, the
+source and the position. It returns an output and the next state, and changes nothing. ``generate()`` and ``search()`` call it,
+and so does training, see :class:`SteppingDecoder`. Only Luong's decoder without input feeding and without coverage
+computes a whole target at once.
 
 Dimensions: B batch, T target length, S source length, E embedding width, H hidden width, V width of the
 encoder's outputs, R readout width, n rows of one step, N rows of all steps, packed (see :class:`PackedRows`).
@@ -87,8 +88,10 @@ class StepOutput(NamedTuple):
 
 
 class DecoderOutput(NamedTuple):
-    """The output of a decoder for T steps. If the lengths of the targets were given, it has only what the loss reads:
-    the readout, and in a model with copying or coverage the gate and the weights.
+    """The output of a decoder for T steps.
+
+    After a loop over targets of given lengths it has only what the loss reads: the readout, and in a model with copying
+    or coverage the gate and the weights.
 
     Shape:
         - readout: (B, T, R), what the output projection reads
@@ -237,7 +240,7 @@ class SutskeverDecoder(nn.Module):
 
 
 class SteppingDecoder(nn.Module):
-    """A decoder that takes one step after the other, since each needs the attention of the one before.
+    """A decoder that can take one step after the other, as is needed where a step reads the attention of the last one.
 
     A subclass defines ``initial_state``, ``step`` (the equations), and ``read_out`` for what can be computed after the
     loop. ``forward`` is the loop, over a whole target or over the next tokens of one. Under autocast the states keep
@@ -278,7 +281,7 @@ class SteppingDecoder(nn.Module):
             hidden_states.append([parts[0] for parts in state.layers])
         readout, gate = rows.unpack(self.read_out(outputs, embeddings)), self.gate(outputs, embeddings)
         gate = None if gate is None else rows.unpack(gate)
-        has_lengths = lengths is not None  # then rows have ended, and the last state is not that of every row
+        has_lengths = lengths is not None  # then the last state has only the rows of the longest targets
         if has_lengths and gate is None and state.coverage is None:
             return DecoderOutput(readout)
         weights = rows.join([output.attention_weights for output in outputs])
@@ -290,13 +293,13 @@ class SteppingDecoder(nn.Module):
     def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
         """One step of n rows: its output, and the next state.
 
-        ``known`` is an item of what the RNN's ``known`` returns: the known term of each sum of each layer's cell, (n,
-        G), from the embeddings. ``position`` is the place of the token in its target.
+        ``known`` is what the embeddings add, (n, G) for every sum of every layer's cell. ``rnn.known`` makes it for all
+        steps. ``position`` is the place of the token in its target.
 
-        The step is called on a copy of the decoder from :meth:`StepProducts.for_loop`. The copy multiplies in the way
-        that suits its caller: in training with deferred gradients (:class:`DeferredProducts`, a copy for each batch),
-        in ``generate()`` plainly (:class:`StepProducts`, for each token), in ``search()`` with weights laid out for
-        repeated products (:class:`RepeatedProducts`, for the whole search).
+        The step runs on a copy of the decoder, whose products suit the caller: :class:`DeferredProducts`
+        (``fast_shared_gradients.py``) where there are gradients and several steps, a copy for each batch;
+        :class:`RepeatedProducts` (``decoding/recurrent_steps.py``) in ``search()``, a copy for the whole search; else
+        the plain :class:`StepProducts`, a copy for each call.
         """
         raise NotImplementedError
 
@@ -366,7 +369,9 @@ class BahdanauDecoder(SteppingDecoder):
         self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Source) -> DecoderState:
-        """s_0 from the encoder's final state (B, encoder layers, V), whose top layer ends with h_1 backward."""
+        """s_0 from the encoder's final state (B, encoder layers, V); the top layer's last columns are h_1 of the
+        backward RNN.
+        """
         backward = encoder_state.hidden[:, -1, -self.initial_proj.in_features :]
         layers = projected_start(self.initial_proj, backward, self.rnn)
         return DecoderState(layers, coverage=self.attention.no_coverage(source, backward.shape[0]))

@@ -27,7 +27,8 @@ class GateSum:
     .. math:: W x_t + b + V c_t + U s_{t-1}
 
     The inputs :math:`x_t` are known before the loop, so the first two terms are made for all steps at once. The others,
-    a context and the state, come from the step before.
+    a context and the state, come from the step before. W is the first ``width`` columns of ``weight``, V the rest, U
+    ``others``.
 
     Args:
         bias: (G,)
@@ -72,11 +73,12 @@ class StepProducts:
         return GateSum(bias, weight, width, *others)
 
     def child(self, module: nn.Module) -> Any:
-        """The replacement of a part of a module."""
+        """What replaces a part of a module in the copy; here nothing does."""
         return module
 
     def for_loop(self, module: Any) -> Any:
-        """A copy of ``module`` for the loop, in which its parts and its recurrent stack multiply in this way.
+        """A copy of ``module`` for the loop, in which its parts and its recurrent stack multiply in this way, or
+        ``module`` itself if nothing changes.
 
         Parameters and hooks are those of ``module``.
         """
