@@ -11,9 +11,9 @@ target step, s the decoder state):
   :math:`\tilde h_t = \tanh(W_c [c_t; h_t])`.
 
 Bahdanau's and Luong's decoders have a ``step``: a function of what the embeddings add to the gates, the state, the
-source and the position. It returns an output and the next state, and changes nothing. ``generate()`` and ``search()`` call it,
-and so does training, see :class:`SteppingDecoder`. Only Luong's decoder without input feeding and without coverage
-computes a whole target at once.
+source and the position. It returns an output and the next state, and changes nothing. ``generate()`` and ``search()``
+call it, and so does training, see :class:`SteppingDecoder`. Only Luong's decoder without input feeding and without
+coverage computes a whole target at once.
 
 Dimensions: B batch, T target length, S source length, E embedding width, H hidden width, V width of the
 encoder's outputs, R readout width, n rows of one step, N rows of all steps, packed (see :class:`PackedRows`).
