@@ -140,6 +140,11 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
         if not isinstance(generation_config, GenerationConfig | None):
             raise ValueError(f"generation_config must be a GenerationConfig, got {generation_config!r}")
+        if stops := getattr(self.model.generation_config, "stop_strings", None):
+            reason = (
+                f"which {self.task} does not take: {REFUSED['stop_strings']}; remove it from generation_config.json"
+            )
+            raise ValueError(f"the model's generation config has stop_strings={stops!r}, {reason}")
         fields = {} if generation_config is None else generation_config.to_diff_dict()
         generate_kwargs = {name: fields[name] for name in fields if name in SEARCH_ARGUMENTS} | generate_kwargs
         for name, number in (("n_best", n_best), ("num_beams", generate_kwargs.get("num_beams"))):

@@ -160,9 +160,10 @@ class ZooConfig(PreTrainedConfig):
                 its range in ``RANGES``.
         """
         super().validate_architecture()
+        other_names = {field: f"{field} (also called {alias})" for alias, field in self.attribute_map.items()}
         for name, most in MAX_SIZES.items():
             if hasattr(self, name):
-                check_size(name, getattr(self, name), most)
+                check_size(other_names.get(name, name), getattr(self, name), most)
         for words, (is_allowed, names) in RANGES.items():
             for name in names:
                 if hasattr(self, name) and not is_allowed(getattr(self, name)):

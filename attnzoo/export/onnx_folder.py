@@ -168,7 +168,7 @@ def _check_options(model: Any) -> None:
     if unknown:
         raise ValueError(
             f"the generation config has {unknown[0]}={options[unknown[0]]!r}, which an export does not have; "
-            "remove it from model.generation_config"
+            "remove it from model.generation_config, or from the model's generation_config.json"
         )
     start, own = (getattr(some, "decoder_start_token_id", None) for some in (model.generation_config, model.config))
     if model.config.is_encoder_decoder and start not in (None, own):

@@ -82,6 +82,11 @@ class TorchEngine:
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         self.model: Any = load_trained(AutoModelForSeq2SeqLM, folder).to(_on(device))
         generation = self.model.generation_config
+        if generation.stop_strings:
+            reason = "a pronunciation stops at its end token; remove it from generation_config.json"
+            raise ValueError(
+                f"the generation config of {folder} has stop_strings={generation.stop_strings!r}: {reason}"
+            )
         self.num_beams: int = generation.num_beams or 1
         self.end = _end_of(generation.eos_token_id, folder)
         self.calibration = _calibration(self.model.config.to_dict())

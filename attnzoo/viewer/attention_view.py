@@ -301,7 +301,7 @@ def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tenso
     """The ids that the decoder predicts, with the end token."""
     if target is None:
         with naming_long_texts(model.config, [("text", inputs["input_ids"].shape[1])]):
-            target = model.generate(**inputs)
+            target = model.generate(**inputs, tokenizer=tokenizer)  # for stop_strings
     text_or_ids = _text_or_ids(model, target)
     if isinstance(text_or_ids, str):
         if known_phonemes(tokenizer):

@@ -309,6 +309,16 @@ def test_a_source_without_end_is_refused_at_once_and_shortened(translate: Any) -
         align(translate.model, TOKENIZER, ["a"], ["a" * (MOST_TOKENS + 1)])
 
 
+def test_stop_strings_of_the_generation_config_are_refused_with_what_to_do() -> None:
+    model = make_model("transformer-encoder-decoder")
+    model.generation_config.stop_strings = ["a"]
+    with pytest.raises(
+        ValueError, match=r"stop_strings=\['a'\], which .* does not take: .*; remove it from generation_"
+    ):
+        pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")
+    assert attnzoo.view(model, TOKENIZER, "abc").maps["cross"].target.names
+
+
 def test_the_best_target_comes_first(pronounce: Any) -> None:
     """The beam search has a length penalty, so that its own order is another one in a third of the lists."""
     words = ["alignment", "avalanche", "electricity", "castle", "bureau", "caterpillar", "colonel", "dinosaur", "queue"]

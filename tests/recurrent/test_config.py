@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig
 
@@ -71,6 +72,9 @@ def test_standard_names_read_and_write_the_papers_fields() -> None:
     config.hidden_size, config.num_hidden_layers = 16, 2
     assert (config.decoder_hidden_size, config.decoder_layers) == (16, 2)
     assert (config.hidden_size, config.num_hidden_layers) == (16, 2)
+    for alias, name in config.attribute_map.items():
+        with pytest.raises(StrictDataclassError, match=rf"{name} \(also called {alias}\) must be at least 1, got 0"):
+            AttentionalRNNConfig(**{alias: 0})
 
 
 def test_config_json_holds_no_generation_parameters(tmp_path: Path) -> None:

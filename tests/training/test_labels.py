@@ -234,6 +234,23 @@ def test_rows_that_cannot_be_learned_from(tmp_path: Path, rows: list[tuple[Any, 
         task_of(tmp_path / "a.jsonl", label_names=["no", "yes"])
 
 
+def test_an_accent_in_one_or_two_characters_is_one_label(tmp_path: Path) -> None:
+    verdicts = [("caf\u00e9", "cafe\u0301", "bar")[row % 3] for row in range(len(sentences()))]
+    for names in (None, ["bar", "cafe\u0301"], {"cafe\u0301": "caf\u00e9", "bar": "bar"}):
+        sentences().assign(verdict=verdicts).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+        task = task_of(tmp_path / "a.jsonl", label_names=names)
+        assert sorted(task.labels) == ["bar", "caf\u00e9"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(("one", "other"), [(True, 1), (0, False), (1.0, True), ("true", True), ("good", 3)])
+def test_labels_of_two_kinds_are_refused(one: Any, other: Any, streaming: bool, tmp_path: Path) -> None:
+    rows = [json.dumps({"review": f"a film {row}", "verdict": (one, other)[row % 2]}) for row in range(100)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    with pytest.raises(ValueError, match=f"row 2: column 'verdict' has {other!r}, and labels before it are .* one way"):
+        task_of(tmp_path / "a.jsonl", streaming=streaming)
+
+
 def test_labels_that_leave_nothing_to_learn(tmp_path: Path) -> None:
     frame = sentences()
     frame.assign(verdict=-1).to_parquet(tmp_path / "none.parquet")

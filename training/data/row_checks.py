@@ -1,6 +1,7 @@
 """Checks of the values of rows: every column holds text, a column of labels text or whole numbers."""
 
 import sys
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -44,12 +45,17 @@ def checked(
         feature = (rows.features or types or {}).get(column)
         features[name] = feature if isinstance(feature, datasets.ClassLabel) else datasets.Value("string")
 
+    kinds: dict[str, str] = {}  # of labels, by column
+
     def bad_rows(batch: dict[str, list[Any]], start: int) -> dict[int, str]:
         """What is wrong with the bad rows of a batch, by their places in it; its first row is number ``start``."""
         bad = {}
         for place, values in enumerate(zip(*(batch[column] for column in columns), strict=True)):
             for (column, name), value in zip(columns.items(), values, strict=True):
-                if place not in bad and (fault := _fault(value, name in labels)):
+                fault = _fault(value, name in labels)
+                if name in labels and not fault and (kind := _kind(value)) != kinds.setdefault(column, kind):
+                    fault = f"has {short(repr(value))}, and labels before it are {kinds[column]}; write all in one way"
+                if place not in bad and fault:
                     others = [short(repr(text)) for text in values if isinstance(text, str) and text.strip()]
                     bad[place] = f"column {column!r} {fault}{f' in the row of {others[0]}' if others else ''}"
         if bad and not skip:
@@ -94,8 +100,14 @@ def _batches(rows: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
 
 
 def label_text(value: Any) -> str:
-    """A label as text, without spaces around it. A whole number has no decimal places: 1.0 is "1"."""
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    """A label as text in NFC, without spaces around it. A whole number has no decimal places: 1.0 is "1"."""
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    return unicodedata.normalize("NFC", text)
+
+
+def _kind(label: Any) -> str:
+    """What a label is. All must be alike: true and 1 would be two labels, and 1 beside words is a slip."""
+    return "text" if isinstance(label, str) else "true or false" if isinstance(label, bool) else "numbers"
 
 
 def _fault(value: Any, is_label: bool) -> str | None:

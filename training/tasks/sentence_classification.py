@@ -284,7 +284,7 @@ class SentenceClassification(Task):
 
     def _check_fits(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Raise a ValueError if the model has other labels, or reads pairs and the data has none, or the reverse."""
-        labels = [label for _, label in sorted((model.config.id2label or {}).items())]
+        labels = [label_text(label) for _, label in sorted((model.config.id2label or {}).items())]
         if labels != self.labels:
             raise ValueError(
                 f"the model's labels are {short(', '.join(labels))}, and those of {self.data.path} are "
