@@ -114,8 +114,9 @@ class SubwordTask(SequenceToSequence):
         """``input_ids`` of the source, ``labels`` of the target."""
 
         def encode(rows: Batch) -> Batch:
-            source = tokenizer(rows["source"], truncation=self.is_cut)["input_ids"]
-            return {"input_ids": source, "labels": tokenizer(text_target=rows["target"])["input_ids"]}
+            source = tokenizer(rows["source"], truncation=self.is_cut, return_attention_mask=False)
+            target = tokenizer(text_target=rows["target"], return_attention_mask=False)
+            return {"input_ids": source["input_ids"], "labels": target["input_ids"]}
 
         return encode
 
