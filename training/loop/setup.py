@@ -17,7 +17,7 @@ from ..data.text_files import short
 from ..recipe import Recipe, Training
 from ..tasks.base import Task
 from .average import MovingAverage
-from .batching import LengthBatchSampler, LengthBatchStream, check_lengths, length_of
+from .batching import LengthBatchSampler, LengthBatchStream, check_lengths, lengths_of
 from .checkpoint import recover, require_room, set_damaged_aside
 from .distillation import Teachers
 from .guided_alignment import GuidedAlignment
@@ -254,7 +254,7 @@ def _batches(
     if is_streamed:
         order = LengthBatchStream(examples, *batching, describe, task.longest)
     else:
-        order = LengthBatchSampler(list(map(length_of, examples)), *batching, lambda row: describe(examples[row]))
+        order = LengthBatchSampler(lengths_of(examples), *batching, lambda row: describe(examples[row]))
     for split in ("validation", "test"):  # before the training: a decoder may take hours for such a row
         check_lengths(task.held_out_examples(tokenizer, split), split, settings.batch_tokens, describe)
     return Batches(order, load, accelerator.process_index, accelerator.num_processes)
