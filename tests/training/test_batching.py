@@ -3,9 +3,11 @@
 from typing import Any
 
 import datasets
+import numpy as np
 import pytest
-from attnzoo.training.loop.batching import Example, LengthBatchSampler, LengthBatchStream
+from attnzoo.training.loop.batching import Example, LengthBatchSampler, LengthBatchStream, length_of, lengths_of
 from attnzoo.training.loop.progress import Batches
+from datasets.formatting import PythonFormatter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +50,19 @@ def test_nothing_to_train_on() -> None:
 def test_a_row_longer_than_a_batch_is_named() -> None:
     with pytest.raises(ValueError, match="the training example 1 has 30 tokens, more than batch_tokens=20"):
         LengthBatchSampler([(3, 4), (5, 30)], 20, seed=0)
+
+
+@pytest.mark.parametrize("labels", [[[7, 7], [7], []], [1, 0, 1], None], ids=["tokens", "classes", "made later"])
+def test_lengths_are_one_array_for_which_no_row_is_read(labels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"input_ids": [[1], [1, 2, 3], [1, 2]]} | ({} if labels is None else {"labels": labels})
+    rows = datasets.Dataset.from_dict(columns)
+    for examples in (rows, rows.select([2, 0]), datasets.concatenate_datasets([rows, rows])):
+        expected = list(map(length_of, examples))
+        with monkeypatch.context() as patch:
+            patch.setattr(PythonFormatter, "__call__", None)  # which makes Python objects of rows
+            lengths = lengths_of(examples)
+        assert lengths.dtype == np.int32
+        assert list(map(tuple, lengths.tolist())) == expected
 
 
 # Streams --------------------------------------------------------------------------------------------------------------

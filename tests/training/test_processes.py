@@ -9,16 +9,21 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 import torch
 import yaml
 from accelerate import Accelerator, FullyShardedDataParallelPlugin
 from accelerate.commands.config.config_args import load_config_from_file
 from attnzoo.training.loop.checkpoint import checkpoints
-from attnzoo.training.loop.setup import _mixed_precision
+from attnzoo.training.loop.setup import _mixed_precision, setup
+from attnzoo.training.recipe import load_recipe, make_task
+from attnzoo.training.tasks.translation import Translation
+from attnzoo.training.train import end, main
 from safetensors.torch import load_file
 from torch.distributed import run
 from torch.nn.parallel import DistributedDataParallel
+from transformers import PreTrainedTokenizerFast
 
 from tests.regular_language import SMALL
 from tests.training.runs import ROOT, command_line, log_rows, start, train_recipe
@@ -52,23 +57,62 @@ def join(environment: dict[str, str], is_sharded: bool) -> None:
 
 def train_on_two(dictionary: Path, output: Path, *more: str, resume: bool = False, is_sharded: bool = False) -> Path:
     """A training on two CPU processes; the output folder."""
+    environment: dict[str, str] = {}
+    if is_sharded:  # what `accelerate launch` makes of the file
+        settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())["fsdp_config"]
+        environment = {"ACCELERATE_USE_FSDP": "true", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}
+        environment |= {name.upper(): str(settings[name]) for name in settings}
+    arguments = command_line("demo", output, sets(dictionary, 2, *more), *(["--resume"] if resume else []))
+    for rank, (code, errors) in enumerate(run_two(arguments, environment, is_sharded)):
+        assert code == 0, f"rank {rank}: {errors[-3000:]}"
+    return output
+
+
+def run_two(
+    arguments: list[str], environment: dict[str, str], is_sharded: bool = False, program: Any = main
+) -> list[tuple[int | None, str]]:
+    """A program on two CPU processes; the exit code of each and what it said on the error stream."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    environment = {"ACCELERATE_USE_CPU": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    if is_sharded:  # what `accelerate launch` makes of the file
-        settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())["fsdp_config"]
-        environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}
-        environment |= {name.upper(): str(settings[name]) for name in settings}
-    arguments = command_line("demo", output, sets(dictionary, 2, *more), *(["--resume"] if resume else []))
+    environment |= {"ACCELERATE_USE_CPU": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     processes = [
-        start(arguments, functools.partial(join, environment | {"RANK": rank, "LOCAL_RANK": rank}, is_sharded))
+        start(arguments, functools.partial(join, environment | {"RANK": rank, "LOCAL_RANK": rank}, is_sharded), program)
         for rank in ("0", "1")
     ]
-    for rank, process in enumerate(processes):
-        code, errors = process.finish()
-        assert code == 0, f"rank {rank}: {errors[-3000:]}"
-    return output
+    return [process.finish() for process in processes]
+
+
+def prepare(arguments: list[str]) -> None:
+    """Prepare a training of translation, and write down every tokenizer and every batch of rows that is encoded."""
+    folder, *overrides = arguments
+    datasets.config.HF_DATASETS_CACHE = Path(folder) / "cache"
+    make_tokenizer, encoder = Translation.make_tokenizer, Translation.encoder
+
+    def note(what: str) -> None:
+        with (Path(folder) / f"rank-{os.environ['RANK']}").open("a") as file:
+            file.write(f"{what}\n")
+
+    def noted_tokenizer(task: Translation) -> PreTrainedTokenizerFast:
+        note("tokenizer")
+        return make_tokenizer(task)
+
+    def noted_encoder(task: Translation, tokenizer: Any) -> Any:
+        encode = encoder(task, tokenizer)
+
+        def noted(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+            note(f"{len(rows['source'])} rows")
+            return encode(rows)
+
+        return noted
+
+    Translation.make_tokenizer, Translation.encoder = noted_tokenizer, noted_encoder  # type: ignore[method-assign]
+    recipe = load_recipe(str(ROOT / "configs" / "small_transformer_multi30k.yaml"), overrides)
+    run = setup(recipe, make_task(recipe), Path(folder) / "run", resume=False, overwrite=False)
+    order: Any = run.state.batches.order
+    note(f"{len(order.lengths)} lengths, with the sum {order.lengths.sum()}")
+    del run.model
+    end(run.accelerator)
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +169,34 @@ def test_they_write_one_run(one: Path, two: Path) -> None:
     first, second = (load_file(output / "last" / "model.safetensors") for output in (one, two))
     for name, weight in first.items():
         torch.testing.assert_close(second[name], weight, rtol=1e-3, atol=1e-3)
+
+
+def test_one_of_two_processes_prepares_the_data_for_both(tmp_path: Path) -> None:
+    rows = [f"{number:b} a\t{number:o} b" for number in range(300)]
+    (tmp_path / "rows.tsv").write_text("\n".join(["en\tde", *rows]) + "\n")
+    small = ["model.hidden_size=8", "model.num_hidden_layers=1", "task.data.vocabulary_size=30"]
+    arguments = [str(tmp_path), f"task.data.path={tmp_path / 'rows.tsv'}", "training.batch_tokens=100", *small]
+    for code, errors in run_two(arguments, {}, program=prepare):
+        assert code == 0, errors[-3000:]
+    first, second = ((tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1))
+    assert first[0] == "tokenizer"
+    assert sum(int(line.split()[0]) for line in first[1:-1]) == len(rows)
+    assert second == first[-1:]
+
+    (tmp_path / "rows.tsv").write_text("\n".join(["en\tde", *rows[:200]]) + "\n")  # nothing of the former rows is taken
+    for code, errors in run_two(arguments, {}, program=prepare):
+        assert code == 0, errors[-3000:]
+    again = (tmp_path / "rank-0").read_text().splitlines()[len(first) :]
+    assert sum(int(line.split()[0]) for line in again[1:-1]) == 200
+
+
+def test_two_processes_say_what_is_wrong_with_the_data(tmp_path: Path) -> None:
+    """Also when only the main process found it."""
+    (tmp_path / "rows.tsv").write_text("en\tde\n" + "".join(f"{number:b} a\t{number} b\n" for number in range(300)))
+    arguments = [str(tmp_path), f"task.data.path={tmp_path / 'rows.tsv'}", "task.data.vocabulary_size=5"]
+    for code, errors in run_two(arguments, {}, program=prepare):
+        assert code
+        assert "task.data.vocabulary_size is 5, and the characters of the training split are" in errors
 
 
 def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
@@ -75,11 +76,10 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
 
     The hash that splits rows does not ignore them. A stream is not read.
     """
-    sides: dict[str, set[tuple[str, ...]]] = {
-        split: set(zip(*(map(_plain, rows[column]) for column in columns), strict=True))
-        for split, rows in splits.items()
-        if not isinstance(rows, datasets.IterableDataset)
-    }
+    held = {split: rows for split, rows in splits.items() if isinstance(rows, datasets.Dataset)}
+    sides = {split: set(_plain_rows(rows, columns)) for split, rows in held.items() if split != "train"}
+    if "train" in held:  # of the most rows only those are in memory that another split has
+        sides["train"] = set().union(*sides.values()).intersection(_plain_rows(held["train"], columns))
     for other, held_out in combinations(("train", "validation", "test"), 2):
         if shared := sides.get(held_out, set()) & sides.get(other, set()):
             print(
@@ -87,6 +87,11 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
                 f"are in the {other} split too, ignoring case and white space",
                 file=sys.stderr,
             )
+
+
+def _plain_rows(rows: datasets.Dataset, columns: list[str]) -> Iterator[tuple[str, ...]]:
+    for batch in rows.iter(1000):
+        yield from zip(*(map(_plain, batch[column]) for column in columns), strict=True)
 
 
 def _plain(text: str) -> str:

@@ -1,9 +1,12 @@
 """What a training needs before its first step: :func:`setup` makes a :class:`Run`."""
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator, DistributedType, PartialState
@@ -19,7 +22,7 @@ from ..data.text_files import short
 from ..recipe import Recipe, Training
 from ..tasks.base import Task
 from .average import MovingAverage
-from .batching import LengthBatchSampler, LengthBatchStream, check_lengths, length_of
+from .batching import LengthBatchSampler, LengthBatchStream, check_lengths, lengths_of
 from .checkpoint import recover, require_room, set_damaged_aside
 from .distillation import Teachers
 from .guided_alignment import GuidedAlignment
@@ -31,7 +34,10 @@ from .starting import Start
 from .threads import take_free_processors
 from .training_state import TrainingState, processes_and_batches
 
+PREPARING = timedelta(hours=4)  # for which the processes may wait for one that reads and encodes the data
 LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has no limit of its own
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -78,14 +84,13 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
     """
     settings = recipe.training
     accelerator = _accelerator(settings, output)
-    checkpoint = check_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
-    [checkpoint] = broadcast_object_list([checkpoint])
+    checkpoint = _made_once(lambda: check_output(output, recipe, resume, overwrite), accelerator)
     accumulation_steps = _accumulation_steps(settings, accelerator, checkpoint)
     if settings.max_minutes is not None:  # how many steps it takes depends on the machine anyway
         take_free_processors()
     set_seed(settings.seed)
 
-    start, tokenizer = _start_and_tokenizer(settings, task, checkpoint)
+    start, tokenizer = _start_and_tokenizer(settings, task, checkpoint, accelerator)
     config = recipe.model_config(**task.config_fields(tokenizer))
     is_averaged = bool(settings.ema_decay) or accelerator.distributed_type == DistributedType.FSDP
     replaced = [] if resume else contents(output)
@@ -100,13 +105,15 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
     if accelerator.process_index:
         set_seed(settings.seed, device_specific=True)  # otherwise all processes drop the same units
 
-    examples, collate, guides = task.training_examples(tokenizer), task.collator(tokenizer, model), []
-    if settings.alignment_links is not None:
-        head = settings.alignment_layer, settings.alignment_head, settings.alignment_shift
-        guide = GuidedAlignment(settings.alignment_links, settings.alignment_weight, *head)
-        examples, collate = guide.add_links(examples, task, tokenizer), guide.collator(collate)
-        guides.append(guide)
-    batches = _batches(examples, collate, task, tokenizer, settings, accelerator, accumulation_steps)
+    collate, guides = task.collator(tokenizer, model), []
+    with _main_process_first(accelerator):
+        examples = task.training_examples(tokenizer)
+        if settings.alignment_links is not None:
+            head = settings.alignment_layer, settings.alignment_head, settings.alignment_shift
+            guide = GuidedAlignment(settings.alignment_links, settings.alignment_weight, *head)
+            examples, collate = guide.add_links(examples, task, tokenizer), guide.collator(collate)
+            guides.append(guide)
+        batches = _batches(examples, collate, task, tokenizer, settings, accelerator, accumulation_steps)
 
     optimizer = make_optimizer(model.parameters(), settings)
     averaged = MovingAverage(model, settings.ema_decay, accelerator.device) if is_averaged else None
@@ -155,7 +162,7 @@ def _accelerator(settings: Training, output: Path) -> Accelerator:
             "accelerate launch starts only one process on CPUs; for several call ACCELERATE_USE_CPU=1 torchrun "
             "--nproc_per_node 2 -m attnzoo.training.train ..."
         )
-    precision = _mixed_precision(settings.precision, PartialState(cpu=is_on_cpu).device.type)
+    precision = _mixed_precision(settings.precision, PartialState(cpu=is_on_cpu, timeout=PREPARING).device.type)
     accelerator = Accelerator(mixed_precision=precision, log_with=settings.tracker, project_dir=output)
     if int(os.environ.get("WORLD_SIZE", 1)) > accelerator.num_processes:
         raise ValueError(
@@ -163,6 +170,35 @@ def _accelerator(settings: Training, output: Path) -> Accelerator:
             "call torchrun with ACCELERATE_USE_CPU=1"
         )
     return accelerator
+
+
+def _made_once(make: Callable[[], T], accelerator: Accelerator) -> T:
+    """What ``make`` returns on the main process, on all; an error that it raises there is raised on all."""
+    made: list[Any] = [None, None]
+    if accelerator.is_main_process:
+        try:
+            made[0] = make()
+        except (OSError, ValueError) as error:
+            made[1] = error
+    value, error = broadcast_object_list(made)
+    if error is not None:
+        raise error
+    return value
+
+
+@contextlib.contextmanager
+def _main_process_first(accelerator: Accelerator) -> Iterator[None]:
+    """The main process of a machine does the block first; then the others, which find its results in the cache.
+
+    With an error, too, it lets the others begin: they have the same error.
+    """
+    if not accelerator.is_local_main_process:
+        accelerator.wait_for_everyone()
+    try:
+        yield
+    finally:
+        if accelerator.is_local_main_process:
+            accelerator.wait_for_everyone()
 
 
 def _mixed_precision(precision: str, device: str) -> str:
@@ -206,11 +242,11 @@ def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint
 
 
 def _start_and_tokenizer(
-    settings: Training, task: Task, checkpoint: Path | None
+    settings: Training, task: Task, checkpoint: Path | None, accelerator: Accelerator
 ) -> tuple[Start | None, PreTrainedTokenizerBase]:
     """The model whose weights are still to be copied, if any, and the tokenizer."""
     if settings.start_from is None:
-        return None, task.make_tokenizer()
+        return None, _made_once(task.make_tokenizer, accelerator)
     if checkpoint is not None and (checkpoint / "tokenizer.json").is_file():
         return None, AutoTokenizer.from_pretrained(checkpoint)  # its weights are there, too
     start = Start(settings.start_from, task)
@@ -257,7 +293,7 @@ def _batches(
     if is_streamed:
         order = LengthBatchStream(examples, *batching, describe, task.longest)
     else:
-        order = LengthBatchSampler(list(map(length_of, examples)), *batching, lambda row: describe(examples[row]))
+        order = LengthBatchSampler(lengths_of(examples), *batching, lambda row: describe(examples[row]))
     for split in ("validation", "test"):  # before the training: a decoder may take hours for such a row
         check_lengths(task.held_out_examples(tokenizer, split), split, settings.batch_tokens, describe)
     return Batches(order, load, accelerator.process_index, accelerator.num_processes)

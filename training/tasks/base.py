@@ -5,7 +5,7 @@ A new task is a file with a subclass of :class:`Task`, and a line in ``TASKS`` i
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -172,13 +172,10 @@ class Task(ABC):
         options = {"desc": "encoding"} if isinstance(train, datasets.Dataset) else {}
         return train.map(self.encoder(tokenizer), batched=True, remove_columns=self.columns, **options)
 
-    def held_out_examples(self, tokenizer: PreTrainedTokenizerBase, split: str) -> Iterator[dict[str, Any]]:
-        """The encoded examples of a split that is held in memory, one by one."""
-        encode = self.encoder(tokenizer)
-        for batch in self.splits[split].iter(1000):
-            encoded = encode(batch)
-            for values in zip(*encoded.values(), strict=True):
-                yield dict(zip(encoded, values, strict=True))
+    def held_out_examples(self, tokenizer: PreTrainedTokenizerBase, split: str) -> datasets.Dataset:
+        """The encoded examples of a split that is held in memory."""
+        rows = self.splits[split]
+        return rows.map(self.encoder(tokenizer), batched=True, remove_columns=rows.column_names, desc="encoding")
 
     @abstractmethod
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> Callable[[list[Any]], Any]:

@@ -112,10 +112,12 @@ class SubwordTask(SequenceToSequence):
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` of the source, ``labels`` of the target."""
+        is_cut = self.is_cut  # with the task itself the function's key in the cache would depend on all its data
 
         def encode(rows: Batch) -> Batch:
-            source = tokenizer(rows["source"], truncation=self.is_cut)["input_ids"]
-            return {"input_ids": source, "labels": tokenizer(text_target=rows["target"])["input_ids"]}
+            source = tokenizer(rows["source"], truncation=is_cut, return_attention_mask=False)
+            target = tokenizer(text_target=rows["target"], return_attention_mask=False)
+            return {"input_ids": source["input_ids"], "labels": target["input_ids"]}
 
         return encode
 
