@@ -1,4 +1,4 @@
-"""What pages and cards say of pictures and of models, beside what the pictures and the models were made from."""
+"""Statements of pages and cards about pictures and models, compared with the data of the pictures and models."""
 
 import importlib.util
 import json
@@ -59,7 +59,7 @@ def test_the_last_frame_has_the_colours_of_the_weights() -> None:
 
 @pytest.mark.parametrize("page", BESIDE)
 def test_the_caption_is_true(page: str) -> None:
-    """Its quoted words, which is last, where it looks, and what the model learned from."""
+    """Its quoted words, which of them is last, what it attends to, and what the model learned from."""
     found = re.search(BESIDE[page], (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None, "a paragraph below the picture"
     caption = " ".join(found[1].split())

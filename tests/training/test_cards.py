@@ -1,13 +1,13 @@
-"""Model cards: what the Hub reads of them is what it knows, and what they tell their readers to do works.
+"""Model cards: the Hub knows their metadata, and the commands and code in them work.
 
-The Hub checks this when a card arrives, and its pages are empty where a word is wrong. Without a Hub:
+The Hub checks the metadata of a pushed card, and its pages lack entries with a wrong word. Without a Hub:
 
 - pipeline tags are the text tasks of ``@huggingface/tasks`` 0.21.54 (``pipelines.js``) that Transformers still has a
-  pipeline for: of "translation" the Hub's page shows one that was removed, and "text2text-generation" is none any more.
-  A model of attnzoo's own pipelines has no pipeline tag, and theirs among its tags
-- licences are those that this project and its data may come under, as the Hub spells them
-- metrics are those of the evaluate library, which the Hub has a page for, and those that a card has to explain
-- names of data are ids of the Hub, and where they stand for data that has none, of the same letters
+  pipeline for: for "translation" the Hub's page shows a removed pipeline, and "text2text-generation" is no longer a
+  tag. A model of attnzoo's own pipelines has no pipeline tag; the pipeline is among its tags
+- licences are those of this project and its data, as the Hub spells them
+- metrics are those of the evaluate library, for which the Hub has a page, and those that a card explains
+- names of data are ids of the Hub or, for data without an id, have the same letters as an id
 """
 
 import json
@@ -47,7 +47,7 @@ LINK = re.compile(r"https://[^\s()]+")
 
 
 def faults(card: str) -> list[str]:
-    """What the Hub would not understand, or would not show, and what a reader would miss."""
+    """Entries that the Hub would not understand or show, and entries that a reader would miss."""
     found = re.match(r"---\n(.*?)\n---\n", card, flags=re.DOTALL)
     if found is None:
         return ["no metadata between lines of ---"]
@@ -164,7 +164,7 @@ def test_each_fault_of_a_card_is_found(name: str, was: str, becomes: str, fault:
 
 
 def test_a_cards_snippet_runs_by_itself() -> None:
-    """As a reader copies it: into a process that has not imported attnzoo."""
+    """It runs as a reader copies it, in a process that has not imported attnzoo."""
     snippets = {folder.name: re.findall(r"```python\n(.*?)```", read(folder), flags=re.DOTALL) for folder in FOLDERS}
     for (snippet,) in snippets.values():
         assert run_alone(snippet, ROOT).strip()
@@ -172,7 +172,7 @@ def test_a_cards_snippet_runs_by_itself() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_the_pipeline_that_the_hub_shows_loads_the_model(folder: Path) -> None:
-    """By the pipeline tag; where there is none the Hub shows the Auto classes, and attnzoo has a pipeline."""
+    """The pipeline tag names it; without one the Hub shows the Auto classes, and attnzoo has a pipeline."""
     data = ModelCard(read(folder)).data
     own = [task for task, class_ in PIPELINES.items() if class_.card_tag in data.tags]
     tasks = [data.pipeline_tag] if data.pipeline_tag else own
@@ -199,7 +199,7 @@ def test_a_card_is_of_the_files_beside_it(folder: Path) -> None:
 
 
 def test_the_card_of_a_training_lacks_what_nobody_has_said_of_its_data(run: Path, tmp_path: Path) -> None:
-    """Of a dictionary of one's own the licence, the language and where others find it; all else is there."""
+    """A card of a user's own dictionary lacks only its licence, its language and its origin."""
     assert faults(read(run / "best")) == [
         f"license None is not one of {', '.join(sorted(LICENSES))}",
         "there is no language",

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 (tables of phones)
-"""The commonest readings of words with several: how they are counted, and that the dictionaries follow the table."""
+"""The commonest readings of words with several readings: how they are counted; the dictionaries follow the table."""
 
 import csv
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_label_in_arpabet() -> None:
 
 @pytest.mark.parametrize("column", COLUMNS, ids="-".join)
 def test_the_dictionaries_have_the_commonest_reading_first(column: tuple[str, str]) -> None:
-    """And lose none of their own."""
+    """The dictionaries also keep all their other readings."""
     dictionary = full_dictionary(*column)
     for word, (entry,) in _table("commonest_readings.tsv", *column).items():
         assert look_up(dictionary, word)[0].phones == entry.phones, word

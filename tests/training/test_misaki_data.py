@@ -1,4 +1,4 @@
-"""misaki's dictionaries as training data: two accents, two tiers, and nothing of a held-out family anywhere."""
+"""misaki's dictionaries as training data: two accents, two tiers, and no word of a held-out family in training."""
 
 # ruff: noqa: RUF001  (phones that look like Latin letters)
 
@@ -28,7 +28,7 @@ INITIALS = {"a", "ac", "at", "ei", "en", "na", "ni", "po", "re", "to"}
 
 @pytest.fixture(scope="module", autouse=True)
 def some_of_the_words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The package with a part of its words, by their first two letters: those of a family are the same."""
+    """The package with a part of its words, chosen by their first two letters, which a family shares."""
     (folder,) = importlib.util.find_spec("misaki").submodule_search_locations  # type: ignore[union-attr,misc]
     home = tmp_path_factory.mktemp("misaki")
     (home / "data").mkdir()
