@@ -208,7 +208,7 @@ def right_answers(model: Any) -> Any:
     """Accuracy of logits as ``compute_metrics`` gets them, or of generated tokens."""
 
     def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
-        assert isinstance(prediction.predictions, np.ndarray)  # no cache, no states, no penalties beside them
+        assert isinstance(prediction.predictions, np.ndarray)  # and no cache, states or penalties
         if model.config.is_encoder_decoder:
             pairs = zip(decode(prediction.predictions), decode(prediction.label_ids), strict=True)
             return {"right": float(np.mean([a == b for a, b in pairs]))}

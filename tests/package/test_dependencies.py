@@ -45,7 +45,7 @@ def imported(files: list[Path]) -> dict[str, str]:
             else:
                 continue
             found |= {module.split(".")[0]: path.name for module in modules}
-    own = {"attnzoo", "array_search", "json_files"}  # the last two lie beside run.py in an exported folder
+    own = {"attnzoo", "array_search", "json_files"}  # the last two are next to run.py in an exported folder
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | own}
 
 

@@ -59,9 +59,9 @@ def faults(card: str) -> list[str]:
     if data.get("license") == "other" and not {"license_name", "license_link"} <= data.keys():
         said.append("license 'other' needs a license_name and a license_link")
     if "license_name" in data and not SLUG.fullmatch(str(data["license_name"])):
-        said.append(f"license_name {data['license_name']!r} is no name of letters, digits, '-', '_' and '.'")
+        said.append(f"license_name {data['license_name']!r} is not a name of letters, digits, '-', '_' and '.'")
     if "license_link" in data and not LINK.fullmatch(str(data["license_link"])):
-        said.append(f"license_link {data['license_link']!r} is no link")
+        said.append(f"license_link {data['license_link']!r} is not a link")
     tags, pipeline_tag = data.get("tags", []), data.get("pipeline_tag")
     has_own_pipeline = any(class_.card_tag in tags for class_ in PIPELINES.values())
     if pipeline_tag not in PIPELINE_TAGS and not (pipeline_tag is None and has_own_pipeline):
@@ -74,11 +74,11 @@ def faults(card: str) -> list[str]:
         said.append("there is no language")
     for language in languages:
         if not re.fullmatch(r"[a-z]{2,3}", str(language)):  # YAML reads a bare no as False
-            said.append(f"language {language!r} is no code of ISO 639")
+            said.append(f"language {language!r} is not a code of ISO 639")
     if "attnzoo" not in tags:
         said.append("tags lack attnzoo")
     datasets, metrics = data.get("datasets") or [], data.get("metrics") or []
-    said += [f"dataset {name!r} is no id on the Hub" for name in datasets if not HUB_ID.fullmatch(name)]
+    said += [f"dataset {name!r} is not an id on the Hub" for name in datasets if not HUB_ID.fullmatch(name)]
     paragraph = re.search(r"^Data: .*?\n\n", card, flags=re.DOTALL | re.MULTILINE)
     if not datasets and (paragraph is None or not LINK.search(paragraph[0])):
         said.append("there are no datasets, and the card has no link to its data")
@@ -130,8 +130,8 @@ def test_the_hub_understands_every_card(folder: Path) -> None:
             "",
             "needs a license_name and a license_link",
         ),
-        (MULTI30K, "license_name: research-and", "license_name: for research and", "is no name of letters"),
-        (MULTI30K, "license_link: https://", "license_link: see ", "is no link"),
+        (MULTI30K, "license_name: research-and", "license_name: for research and", "is not a name of letters"),
+        (MULTI30K, "license_link: https://", "license_link: see ", "is not a link"),
         (SST2, "pipeline_tag: text-classification", "pipeline_tag: text2text", "pipeline_tag 'text2text'"),
         (SST2, "pipeline_tag: text-classification\n", "", "pipeline_tag None"),
         (G2P, "library_name: transformers", "library_name: attnzoo", "library_name 'attnzoo'"),

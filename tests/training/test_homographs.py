@@ -21,7 +21,9 @@ def data(tmp_path: Path) -> Path:
     """A folder in the form of WikipediaHomographData."""
     sentences = [("wind", "turn", f"They wind {n} clocks.", 5) for n in range(8)]
     sentences += [("wind", "air", f'"The" wind {n}.', 6) for n in range(4)]
-    sentences += [("wind", "air", f"Wind {n}.", 0) for n in range(20)]  # at the beginning every word has a capital
+    sentences += [
+        ("wind", "air", f"Wind {n}.", 0) for n in range(20)
+    ]  # the first word of a sentence has an uppercase letter
     sentences += [("polish", "rub", f"We polish {n} shoes.", 3) for n in range(12)]
     sentences += [("polish", "land", f"A Polish town {n}.", 2) for n in range(12)]
     (tmp_path / "train").mkdir()

@@ -128,7 +128,7 @@ def test_names_and_accents_are_scored_apart(task: GraphemeToPhoneme) -> None:
         mean = (sizes[one] * scores[f"wer{one}"] + sizes[other] * scores[f"wer{other}"]) / len(words)
         assert mean == pytest.approx(scores["wer"])
     assert {f"wer{group}" for group in sizes} <= task.metric_names.keys() <= scores.keys()
-    # A word that is written with a capital and without is no name.
+    # A word with and without an uppercase first letter is not a name.
     both = {word.lower() for word in read_misaki(None)["train"]["word"] if word[4].isupper()}  # type: ignore[arg-type]
     names = {word for word in words if "_names" in task._groups(word)}
     assert names < both

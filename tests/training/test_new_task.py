@@ -66,7 +66,7 @@ class FirstLetter(Task):
         tags=("vowels",),
         pipeline_tag="text-classification",
         snippet='classify("{folder}", {example})',
-        usage="A word of small letters.",
+        usage="A lowercase word.",
         metric_note="Accuracy: words that are right.",
         limits="It knows vowels.",
     )

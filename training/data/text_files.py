@@ -92,7 +92,7 @@ def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
                 guess, name = ("utf-16", "utf-16") if raw[:2] in UTF16_MARKS else ("latin-1", "latin1")
                 raise SourceError(
                     f"{file} is not {encoding.upper()} (line {number}: {short(raw)}); convert it, from {guess} "
-                    f"perhaps: iconv -f {name}, or if it is no json set task.data.encoding={guess}"
+                    f"perhaps: iconv -f {name}, or if it is not JSON set task.data.encoding={guess}"
                 )
         except UnicodeError as error:
             raise SourceError(f"{file} is not {encoding.upper()} ({error}); set task.data.encoding") from error
