@@ -134,8 +134,8 @@ $(VENV)/release: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]'
 	@touch $@
 
-# The sources and wheels of both packages, each as it lies in an empty environment of every Python that is here; what
-# they were tested with (SBOM), and the hashes of all files.
+# The sources and wheels of both packages, each tried in an empty environment of every installed Python; the packages
+# that they were tested with (SBOM), and the hashes of all files.
 release: $(VENV)/release
 	$(call say,Building attnzoo and attnzoo-models into dist/)
 	rm -rf dist build/models && mkdir -p build && cp -R model_cards build/models
@@ -152,13 +152,13 @@ bench: $(VENV)/installed
 	$(call say,Making an environment for each toolkit and measuring; an hour or more)
 	$(BIN)/python -m tests.benchmarks.environments joeynmt opennmt fairseq eole
 	$(BIN)/python -m tests.benchmarks.run --output .benchmarks/bench.json --markdown .benchmarks/bench.md
-	$(call say,Measuring the Transformer beside Marian and BART and T5 and the classifier beside plain torch)
+	$(call say,Comparing the Transformer with Marian and BART and T5 and the classifier with plain torch)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.transformers_training
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.transformers_decoding
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.self_attentive
 
 bench-quick: $(VENV)/installed
-	$(call say,Measuring beside plain torch; four minutes on an idle core)
+	$(call say,Comparing with plain torch; four minutes on an idle core)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.quick
 
 zoo: $(VENV)/installed

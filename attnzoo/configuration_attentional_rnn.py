@@ -9,7 +9,7 @@ from .zoo_config import ZooConfig
 
 
 class WiringDefaults(NamedTuple):
-    """What the paper of a wiring fixes besides its equations.
+    """The fields that the paper of a wiring fixes in addition to its equations.
 
     Attributes:
         score: the default score; "none" for a wiring without attention, which accepts no other

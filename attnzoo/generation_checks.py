@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
             *("repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "max_time", "penalty_alpha"),
         ),
     ),
-    # A length to this power divides the log p of a hypothesis; beyond, it would be infinite.
+    # The log p of a hypothesis is divided by its length to this power, which must be finite.
     "a number between -50 and 50": (
         lambda value: _is_finite(value) and -50 <= value <= 50,
         ("length_penalty",),

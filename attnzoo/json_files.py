@@ -25,7 +25,9 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path} has more than {MAX_BYTES:,} bytes, which no file of a model has")
     try:
-        mapping = json.loads(content.decode("utf-8"))  # bytes would also be read as UTF-16, which nobody else reads
+        mapping = json.loads(
+            content.decode("utf-8")
+        )  # from bytes json would also read UTF-16, which no other reader does
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if not isinstance(mapping, dict):

@@ -1,4 +1,4 @@
-"""Loading of a trained model that is to be used as it is: every weight must be there, and a finite number."""
+"""Load a trained model for use without training: every weight must be in its files, and be a finite number."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ SHOWN = 3  # names of weights in a message
 def load_trained(auto_class: Any, folder: Any, unused: str | None = None) -> Any:
     """The model of a folder or a Hub id, in evaluation mode. No code that comes with it is run.
 
-    Where weights are missing, Transformers draws random ones and only reports it, as fine-tuning with a new head needs.
-    Outputs of such a model mean nothing.
+    If weights are missing, Transformers draws random ones and only reports it, as fine-tuning with a new head needs.
+    The outputs of such a model are meaningless.
 
     Args:
-        auto_class: of Transformers, or a model class
-        folder: for ``from_pretrained``
+        auto_class: an Auto class of Transformers, or a model class
+        folder: the argument of ``from_pretrained``
         unused: the beginning of the names of weights that the caller does not use, so that they may be missing
 
     Raises:
@@ -26,7 +26,7 @@ def load_trained(auto_class: Any, folder: Any, unused: str | None = None) -> Any
         model, report = auto_class.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
     except (OSError, ValueError, MemoryError):
         raise
-    except Exception as error:  # Transformers raises whatever a wrong index or header makes it raise
+    except Exception as error:  # Transformers raises any class of error for a wrong index or header
         raise ValueError(f"the weights of {folder} cannot be loaded: {type(error).__name__}: {error}") from error
     missing = sorted(name for name in report["missing_keys"] if unused is None or not name.startswith(unused))
     if missing:

@@ -105,7 +105,7 @@ class ZooConfig(PreTrainedConfig):
         # Transformers uses the labels and the dtype before it validates the config.
         if kwargs.get("num_labels") is None:
             kwargs.pop("num_labels", None)
-        else:  # from_pretrained(folder, num_labels=5) gives it beside the file's id2label, and replaces that
+        else:  # from_pretrained(folder, num_labels=5) gives it in addition to the file's id2label, which it replaces
             check_size("num_labels", kwargs["num_labels"], MAX_SIZES["num_labels"])
         if self.id2label is not None:
             self._check_labels()

@@ -1,8 +1,8 @@
 """The documentation site, by Sphinx: ``make docs`` builds it into ``build/site`` without a network.
 
 The pages are the Markdown files of ``docs/``, the cards of the models, CONTRIBUTING and CHANGELOG. The table of
-``docs/index.md``, the front page, is the site's menu. ``reference_pages.py`` writes two pages from the code before. The
-colours are those of attnzoo's pictures and pages.
+``docs/index.md``, the front page, is the site's menu. ``reference_pages.py`` writes three pages from the code before.
+The colours are those of attnzoo's pictures and pages.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The animation in the README: a translation, word by word, with the attention weights of each word.
 
-``python docs/moving_picture.py`` writes ``docs/translation.gif``, and beside it ``docs/translation.json``, which says
-what the picture shows: the model, the sentence, the words of its translation, and the weights. A test holds what the
-README says of the picture to this file.
+``python docs/moving_picture.py`` writes ``docs/translation.gif`` and ``docs/translation.json``, which has the content
+of the picture: the model, the sentence, the words of its translation, and the weights. A test compares the README's
+statements about the picture with this file.
 """
 
 import json

@@ -1,10 +1,12 @@
 """Write the pages of the reference that come from the code: ``python docs/reference_pages.py``.
 
 ``docs/reference/recipe_keys.md`` has the keys of a recipe, from the dataclasses and their docstrings;
-``docs/reference/command_line.md`` the options of every command, from its parser. A test compares both with the code.
+``docs/reference/command_line.md`` the options of every command, from its parser; ``docs/reference/files.md`` the first
+sentence of every Python file. A test compares them with the code.
 """
 
 import argparse
+import ast
 import dataclasses
 import inspect
 import json
@@ -17,6 +19,7 @@ from attnzoo.training.tasks import TASKS
 
 from attnzoo.cli import COMMANDS
 
+ROOT = Path(__file__).parents[1]
 WRITTEN = "Written from the code by `python docs/reference_pages.py`."
 Documented = dict[str, str]
 
@@ -101,7 +104,33 @@ def command_line() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES = {"recipe_keys.md": recipe_keys, "command_line.md": command_line}
+def first_sentence(path: Path) -> str:
+    """The first sentence of a module's docstring, as Markdown."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return plain(" ".join(re.split(r"(?<=[.!?])\s+(?=[A-Z])|::?\n\n|\n\n", text)[0].split()))
+
+
+def files() -> str:
+    """The page of the Python files of ``attnzoo/`` and ``training/``, by their folders."""
+    parts = [f"# Files\n\n{WRITTEN} [Contributing](../../CONTRIBUTING.md#where-things-are) shows where to begin."]
+    for top in ("attnzoo", "training"):
+        # Without training/ and configs/, which a checkout may have as links in attnzoo/.
+        folders = {path.parent for path in sorted((ROOT / top).glob("**/*.py")) if path.resolve() == path}
+        for folder in sorted(folders):
+            contents = {path: first_sentence(path) for path in sorted(folder.glob("*.py"))}
+            about = contents.pop(folder / "__init__.py")
+            rows = [
+                [f"[`{path.name}`](../../{path.relative_to(ROOT).as_posix()})", contents[path]] for path in contents
+            ]
+            parts += [
+                f"## `{folder.relative_to(ROOT).as_posix()}/`",
+                *filter(None, [about]),
+                table(["file", "content"], rows),
+            ]
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES = {"recipe_keys.md": recipe_keys, "command_line.md": command_line, "files.md": files}
 
 
 def write(folder: Path) -> None:
@@ -112,4 +141,4 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(__file__).parent / "reference")
+    write(ROOT / "docs" / "reference")

@@ -22,11 +22,11 @@ class Browser:
     """One browser with one page.
 
     Attributes:
-        requests: the addresses that the page has asked for since it was opened
+        requests: the addresses that the page has requested since it was opened
         errors: its errors and dialogs since then
 
     Raises:
-        RuntimeError: there is no Chromium, or a script of the page fails.
+        RuntimeError: Chromium is not installed, or a script of the page fails.
     """
 
     def __init__(self, width: int = 1400, height: int = 1000, is_dark: bool = False) -> None:
@@ -124,7 +124,7 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key], **text)
 
     def write(self, text: str) -> None:
-        """Type into what has the focus, letter by letter."""
+        """Type into the element with the focus, letter by letter."""
         for letter in text:
             self.call("Input.dispatchKeyEvent", type="keyDown", text=letter)
             self.call("Input.dispatchKeyEvent", type="keyUp")
@@ -138,7 +138,7 @@ class Browser:
         return [flat[start : start + 3] for start in range(0, len(flat), 4)]
 
     def screenshot(self, path: Path) -> None:
-        """Save what is seen as a PNG."""
+        """Save a screenshot as a PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
     def __enter__(self) -> Self:

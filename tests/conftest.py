@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Fixtures and settings of all tests."""
 
 import os
 
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def freeze() -> None:
-    """Exempt all objects that are in use from garbage collection, which every training calls several times."""
+    """Exempt all present objects from garbage collection, which every training calls several times."""
     gc.collect()
     gc.freeze()
 
@@ -89,7 +89,7 @@ def no_gradients() -> Iterator[None]:
 
 @pytest.fixture
 def uninitialised_memory_is_nan() -> Iterator[None]:
-    """Make torch.empty give NaN, so that a weight nobody initialises cannot pass by chance."""
+    """Make torch.empty return NaN, so that a weight without initialisation cannot pass by chance."""
     torch.use_deterministic_algorithms(True)
     assert torch.empty(3).isnan().all()
     yield

@@ -1,4 +1,4 @@
-"""The device that tests run on: ``pytest --device cuda``, or ``make test-gpu``."""
+"""The device on which tests run: ``pytest --device cuda``, or ``make test-gpu``."""
 
 import sys
 from collections.abc import Callable
@@ -16,8 +16,8 @@ MAKES_A_TENSOR = set(_device_constructors())
 class TestTensorsOn(TorchFunctionMode):
     """Moves the tensors that a test makes to the device.
 
-    What the package makes stays where the package made it: a tensor on a wrong device must fail the test. Random
-    numbers are drawn on the CPU, so that they are the same on every device.
+    It does not move the tensors that the package makes: a tensor on a wrong device must fail the test. Random numbers
+    are drawn on the CPU, so that they are the same on every device.
     """
 
     def __init__(self, device: torch.device) -> None:

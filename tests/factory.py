@@ -2,7 +2,7 @@
 
 A *variant* is a named config. A *head* is a model class with a variant that fits it; every variant names its usual
 head. A *kind* is a head under the name of what it is for. The variants of a family differ in code path.
-All weights are drawn wide, so that scores differ, beams change places and a lost state shows in the first digits.
+All weights are large, so that scores differ, beams change places and a lost state shows in the first digits.
 """
 
 import string
@@ -268,9 +268,10 @@ def weights(model: Any) -> dict[str, Tensor]:
 
 
 def aligned(model: PreTrainedModel) -> PreTrainedModel:
-    """The model with weights where torch would put them.
+    """The model with its weights in memory that torch allocates.
 
-    The weights of a file lie where they stand in it. BLAS takes another kernel for them, whose last bit may differ.
+    The weights of a file are at their places in the file. BLAS may take another kernel for these, with another last
+    bit.
     """
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
@@ -305,7 +306,7 @@ def words(rows: int, length: int, seed: int = 0, vocab_size: int = VOCAB_SIZE) -
 
 
 def padded(is_real: list[list[int]], seed: int = 0) -> dict[str, Tensor]:
-    """input_ids and attention_mask; any tokens lie under the padding, not only the pad token."""
+    """input_ids and attention_mask; there are random tokens under the padding, not only the pad token."""
     mask = torch.tensor(is_real)
     return {"input_ids": words(*mask.shape, seed=seed), "attention_mask": mask}
 
@@ -329,7 +330,7 @@ def inputs(config: Any, target_length: int = 4) -> dict[str, Tensor]:
 
 
 def labels_for(model: Any, rows: int = len(EVERY_PADDING), length: int = len(EVERY_PADDING[0])) -> Tensor:
-    """Labels that a head takes: a class of each row, or a word or class at each token, some of them left out."""
+    """Labels for a head: a class of each row, or a word or class at each token, some of them left out."""
     head = type(model).__name__
     if head.endswith("ForSequenceClassification"):
         return torch.arange(rows) % model.config.num_labels
@@ -341,14 +342,14 @@ def labels_for(model: Any, rows: int = len(EVERY_PADDING), length: int = len(EVE
 
 
 def labelled(model: Any) -> dict[str, Tensor]:
-    """``inputs`` with labels, of which an encoder-decoder makes its decoder's input."""
+    """``inputs`` with labels, from which an encoder-decoder makes its decoder's input."""
     batch = inputs(model.config) | {"labels": labels_for(model)}
     batch.pop("decoder_input_ids", None)
     return batch
 
 
 def alignments_of(outputs: Any) -> Tensor:
-    """The alignments (B, T, S) of a model's outputs; zeros where it has no attention and so no ``cross_attentions``."""
+    """The alignments (B, T, S) of a model's outputs; zeros for a model without attention and ``cross_attentions``."""
     if outputs.cross_attentions is None:
         rows, source_length = outputs.encoder_last_hidden_state.shape[:2]
         return outputs.logits.new_zeros(rows, outputs.logits.shape[1], source_length)
@@ -373,7 +374,7 @@ TEXTS = ["abc", "d", "efabcdefgh", "gheaf", "db", "dcabeabc", "a"]
 
 
 def letter_tokenizer() -> PreTrainedTokenizerFast:
-    """One token per letter and an end after the text, or after either of a pair."""
+    """One token for each letter, and an end after the text, or after each text of a pair."""
     names = [*SPECIAL_TOKENS, *LETTERS]
     tokenizer = Tokenizer(models.WordLevel({token: index for index, token in enumerate(names)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
@@ -404,7 +405,7 @@ def make_model(kind: str, seed: int = 0, std: float = 0.4, **overrides: Any) -> 
 
 
 def save_folder(kind: str, folder: Path, seed: int = 0) -> Path:
-    """A whole repository of a tiny model: weights, config, tokenizer and a card."""
+    """A complete repository of a tiny model: weights, config, tokenizer and a card."""
     make_model(kind, seed).save_pretrained(folder)
     TOKENIZER.save_pretrained(folder)
     header = "---\nlicense: apache-2.0\nlibrary_name: transformers\ntags:\n- attnzoo\n"
@@ -415,7 +416,7 @@ def save_folder(kind: str, folder: Path, seed: int = 0) -> Path:
 
 
 def rows_for(model: Any) -> list[dict[str, Any]]:
-    """The texts, or pairs of them, with what the head learns."""
+    """The texts, or pairs of texts, with the labels or targets of the head."""
     head = type(model).__name__
     rows = []
     for text, other in zip(TEXTS, TEXTS[::-1], strict=True):
@@ -454,7 +455,7 @@ ONE_STEP: dict[str, Any] = {"optim": "sgd", "learning_rate": 1.0, "lr_scheduler_
 
 
 def make_trainer(model: Any, folder: Path, parts: dict[str, Any] | None = None, **settings: Any) -> Trainer:
-    """The Trainer that the head is for, of one batch a step; ``parts`` are the Trainer's own arguments.
+    """The Trainer for this head, with one batch a step; ``parts`` are the Trainer's own arguments.
 
     By default it learns ``rows_for(model)``.
     """

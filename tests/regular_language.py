@@ -1,4 +1,4 @@
-"""A small language whose spelling is regular: what the trainings of the tests learn in seconds."""
+"""A small language with regular spelling, which the trainings of the tests learn in seconds."""
 
 from pathlib import Path
 

@@ -28,7 +28,7 @@ from .markdown import code, escaped, one_line, with_code
 from .recipe import Recipe, Training, hub_id, load_recipe, make_task
 from .tasks.base import Task
 
-# The names that the Hub and the evaluate library have for our metrics, where they differ.
+# The names of our metrics on the Hub and in the evaluate library, if they differ.
 HUB_METRICS = {
     "bleu": "sacrebleu",
     "macro_f1": "f1",
@@ -52,7 +52,7 @@ def describe(task: Task, figures: dict[str, float]) -> str:
 
 
 def decoding_note(figures: dict[str, Any]) -> str:
-    """How the predictions were generated, to follow other text; empty if they were not."""
+    """How the predictions were generated, as the end of a sentence; empty if they were not generated."""
     beams = f", beam {figures['num_beams']}" if "num_beams" in figures else ""
     return beams + (f", length penalty {figures['length_penalty']:g}" if "length_penalty" in figures else "")
 
@@ -70,7 +70,7 @@ def read_figures(folder: Path) -> dict[str, Any]:
     """The figures in ``run.json`` of a folder.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: the folder has no ``run.json``.
         ValueError: it is damaged, or lacks a figure.
     """
     if not (folder / "run.json").is_file():
@@ -103,12 +103,12 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
     title = one_line(folder.resolve().name) if is_released else f"{config.model_type.replace('_', '-')} {name}"
     reported = "test" if is_released else "validation"
     leads_out = folder.is_absolute() or folder == Path() or ".." in folder.parts
-    shown = folder.resolve().name if leads_out else folder.as_posix()  # a card shows no path of this machine
+    shown = folder.resolve().name if leads_out else folder.as_posix()  # a card shows no paths of this machine
     columns = {key: f"{column}{task.units.get(key, '')}" for key, column in task.metric_names.items()}
-    # "wer_names" and "wer_without_stress" are WER of some words, or of some of their marks.
+    # "wer_names" and "wer_without_stress" are the WER of some words, or without some marks.
     metrics = {key: HUB_METRICS.get(key, re.sub("^(per|wer)_.*", r"\1", key)) for key in columns}
     dataset, license_fields = hub_id(recipe), dict[str, Any](words.license)
-    # In place of an id the Hub accepts a name of these characters.
+    # The Hub also accepts a name of these characters in place of an id.
     data_name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(recipe.task.data.path).name)
     data = ModelCardData(
         language=words.language,
@@ -194,7 +194,7 @@ def architecture(config: PreTrainedConfig) -> str:
 
 
 def teachers_note(training: Training) -> str:
-    """The sentence about the models that a model learned from; empty if there is none."""
+    """The sentence about a model's teachers; empty if it has none."""
     if not training.teachers:
         return ""
     names = [code(name.removesuffix("/best")) for name in training.teachers]

@@ -28,7 +28,7 @@ from .recipe import checkpoint_recipe, make_task
 from .tasks import TASKS
 from .tasks.base import Task
 
-MAX_LENGTH_PENALTY = 100  # a power that no length in tokens makes infinite
+MAX_LENGTH_PENALTY = 100  # for a larger power the penalty of a long output would be infinite
 
 
 def main(arguments: list[str] | None = None) -> None:

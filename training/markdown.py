@@ -1,4 +1,4 @@
-"""Text from outside, such as file names, as Markdown that shows it literally."""
+"""Escape text from outside, such as file names, for Markdown that shows it literally."""
 
 import html
 import re
@@ -15,7 +15,7 @@ def escaped(text: str) -> str:
 
 
 def with_code(text: str) -> str:
-    """A sentence in which code spans stay; no heading, link, table or HTML."""
+    """The text, escaped except for its code spans: no heading, link, table or HTML."""
     parts = re.split("(`[^`]+`)", one_line(text))  # every second one is a code span
     return "".join(
         part if number % 2 else html.escape(re.sub(r"([\\`\[\]|#])", r"\\\1", part), quote=False)

@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = publish_parser()
     options = parser.parse_args(arguments)
     owner, is_dry_run, one = options.all, options.dry_run, (options.folder, options.repo_id)
-    del options.all, options.dry_run  # the others are the arguments of push
+    del options.all, options.dry_run  # the other options are the arguments of push
     if (None in one) if owner is None else (one != (None, None)):
         parser.error("give a folder and a repo_id, or --all OWNER alone")
     disable_progress_bars()

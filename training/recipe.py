@@ -32,9 +32,9 @@ CONFIGS: dict[str, type[PreTrainedConfig]] = {
 }
 FROM_DATA = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
 FROM_DATA |= {"num_labels", "id2label", "label2id"}
-MAX_BYTES = 100_000  # of a recipe; the zoo's have about 2,000
+MAX_BYTES = 100_000  # the size of a recipe; those of the zoo have about 2,000
 BUDGETS = ("training.max_steps", "training.max_minutes")
-# The section training: the ranges, in words and as a test, and the keys that must be in them.
+# The section training: each range in words and as a test, and its keys.
 COUNTS = ["batch_tokens", "accumulation_steps", "evaluations", "num_beams", "log_every", "patience"]
 COUNTS += ["checkpoint_every", "keep_checkpoints", "min_steps"]
 RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
@@ -83,11 +83,12 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _POWER_OF_TEN, list("-+
 @strict
 @dataclass(kw_only=True)
 class TaskSection:
-    """What is learned.
+    """The task of a training.
 
     Attributes:
         name: a key of ``attnzoo.training.tasks.TASKS``.
-        data: where its examples come from: of the task's ``data_class``, a ``attnzoo.training.data.sources.Source``.
+        data: the source of its examples, an object of the task's ``data_class``, a
+            ``attnzoo.training.data.sources.Source``.
     """
 
     name: str
@@ -97,7 +98,7 @@ class TaskSection:
 @strict
 @dataclass(kw_only=True)
 class Training:
-    """How it is learned.
+    """The settings of a training.
 
     Attributes:
         seed: seed of the initial weights, the order of the data and dropout.
@@ -109,15 +110,15 @@ class Training:
             takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a run that others can repeat
             exactly. Other programs that run on the machine keep their processors: the training takes a thread for each
             processor that is free at its start, unless OMP_NUM_THREADS is set.
-        min_steps: with ``max_minutes``, the training goes on until it has taken so many steps.
+        min_steps: with ``max_minutes``, the training continues until it has taken this many steps.
         batch_tokens: the largest number of tokens in a batch: its rows times its longest side.
         accumulation_steps: batches per optimiser step and process. Their loss is averaged over all their target tokens.
         optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/loop/schedule.py``).
         learning_rate: the highest learning rate; it is reached after ``warmup_steps``.
         warmup_steps: optimiser steps from 0 to the highest learning rate.
-        schedule: how the learning rate changes after the warm-up: "cosine" and "linear" fall to 0 at the end of the
-            run, "inverse_sqrt" is that of Vaswani et al., "halving" that of Luong et al. and Sutskever et al., and
-            "constant" leaves it as it is.
+        schedule: the learning rate after the warm-up: "cosine" and "linear" fall to 0 at the end of the run,
+            "inverse_sqrt" is the schedule of Vaswani et al., "halving" that of Luong et al. and Sutskever et al., and
+            "constant" does not change it.
         halve_after_epochs, halve_every_epochs: for "halving": the epochs before the first halving, and between two.
         weight_decay: weight decay of the optimiser.
         max_grad_norm: gradients are clipped to this norm.
@@ -129,8 +130,8 @@ class Training:
         alignment_links: a file of word links in Pharaoh format, a line for each training example. One head of an
             encoder-decoder then also learns these links, see
             :class:`attnzoo.training.loop.guided_alignment.GuidedAlignment`.
-        alignment_weight: what the loss of this head is multiplied with.
-        alignment_layer, alignment_head: which head. Negative layers count from the end.
+        alignment_weight: the factor of this head's loss.
+        alignment_layer, alignment_head: the layer and the number of this head. Negative layers count from the end.
         alignment_shift: 0: the step that predicts a token learns its links; 1: the step that reads it.
         ema_decay: decay of the moving average of the weights; 0 for no average. If there is an average, it is evaluated
             and saved. The decay grows to this value as (1 + steps) / (10 + steps), so that the average forgets the
@@ -141,12 +142,12 @@ class Training:
         num_beams: beam width of these evaluations.
         patience: stop after this number of evaluations in a row without an improvement; None never stops early. Those
             of the warm-up do not count, nor those before the first BLEU or ROUGE above 0.
-        keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
-            ``python -m attnzoo.training.loop.average``.
+        keep_evaluated: the number of the latest evaluated weights to keep in ``evaluated/``, for ``python -m
+            attnzoo.training.loop.average``.
         checkpoint_every: optimiser steps from one checkpoint to the next.
-        keep_checkpoints: how many of the latest to keep.
-        tracker: where the curves go besides ``log.jsonl``: "tensorboard" writes into the output folder, "trackio" into
-            its own folder on this machine, and "wandb" sends them to its service.
+        keep_checkpoints: the number of the latest checkpoints to keep.
+        tracker: a place for the curves in addition to ``log.jsonl``: "tensorboard" writes into the output folder,
+            "trackio" into its own folder on this machine, and "wandb" sends them to its service.
         log_every: optimiser steps between two lines of the log.
     """
 
@@ -206,8 +207,8 @@ class Recipe:
     Attributes:
         model: ``model_type`` and fields of its config class, without those that come from the data or its tokenizer.
             With ``paper``, all other fields are those of the paper (``from_paper`` of the config class).
-        task: what is learned.
-        training: how.
+        task: the section ``task``.
+        training: the section ``training``.
         expected: the figures that this recipe reached, for the reader; not used by the program.
     """
 
@@ -231,8 +232,9 @@ def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
     An override of one budget, steps or minutes, replaces the other.
 
     Raises:
-        FileNotFoundError: there is no such file or name; the message suggests the nearest one.
-        ValueError: not YAML, an unknown key (the nearest known one is named), a missing or wrong value.
+        FileNotFoundError: no file or recipe has this name; the message suggests the nearest one.
+        ValueError: the file is not YAML, or has an unknown key (the message suggests the nearest one) or a missing or
+            wrong value.
     """
     path = Path(path)
     file = path if path.is_file() else _shipped(path)
@@ -310,8 +312,8 @@ def make_task(recipe: Recipe, only: str | None = None) -> Task:
     """Make the task of a recipe and read its data; with ``only``, the name of a split, for this split only.
 
     Raises:
-        ValueError: its data is unsound.
-        FileNotFoundError: its data is not there.
+        ValueError: its data cannot be used.
+        FileNotFoundError: its data is missing.
     """
     return TASKS[recipe.task.name](recipe.task.data, only)
 
@@ -376,7 +378,7 @@ def _shipped(path: Path) -> Path:
 
 
 def parsed_value(text: str) -> Any:
-    """A value as recipes and ``--set`` have it.
+    """The value of a text in recipes and in ``--set``.
 
     Raises:
         ValueError: it is not YAML.
@@ -417,7 +419,7 @@ def _override(tree: dict[str, Any], override: str) -> tuple[str, Any]:
         if not isinstance(tree, dict):
             raise ValueError(f"--set {override}: {section!r} is a value, not a section")
     try:
-        is_sign = len(text) == 1 and not text.isalnum() and text != "~"  # of YAML some are no value, and ~ is null
+        is_sign = len(text) == 1 and not text.isalnum() and text != "~"  # some are not YAML values; ~ is null
         tree[key] = text if is_sign else parsed_value(text)
     except ValueError as error:
         raise ValueError(f"--set {dotted}: the value {error}") from error

@@ -51,7 +51,7 @@ def release(
     The validation figures are then those of the mean.
 
     Raises:
-        FileNotFoundError: ``run`` holds no finished training.
+        FileNotFoundError: ``run`` has no finished training.
         OSError, ValueError: a file of the run is damaged.
         ValueError: ``num_beams`` or ``length_penalty`` is out of range, or given for a model that does not generate; a
             weight is too large for half precision; ``folder`` holds something other than a release, or is the working
@@ -98,15 +98,15 @@ def release(
         model.generation_config.update(**decoding)
     with replacing(folder) as new:
         model.save_pretrained(new)
-        model.config.dtype = torch.float32  # what it is loaded as
+        model.config.dtype = torch.float32  # the dtype in which it is loaded
         model.config.save_pretrained(new)
         # safetensors lets nobody else read the weights; they get the mode of the other files.
         (new / "model.safetensors").chmod((new / "config.json").stat().st_mode)
-        for name in ("is_local", "local_files_only"):  # how it was loaded here
+        for name in ("is_local", "local_files_only"):  # fields about loading on this machine
             tokenizer.init_kwargs.pop(name, None)
         save_tokenizer(tokenizer, new)
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
-        test = evaluate(new, task, "test")  # of what a user will load
+        test = evaluate(new, task, "test")  # the model as a user will load it
         if task.card.pictures:
             task.draw(load_trained(task.auto_class, new), tokenizer, new, **decoding)
         figures |= {"test": test} | ({"note": note} if note else {})

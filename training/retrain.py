@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser("python -m attnzoo.training.retrain", __doc__.split("\n")[0])
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="for the trainings (default: %(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="folder of runs (default: %(default)s)")
     parser.add_argument("--models", nargs="+", metavar="NAME", help="only these folders of --cards (default: all)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)
@@ -47,13 +47,13 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
 
     Args:
         cards: the folders of the models, each with a recipe
-        runs: for the trainings
+        runs: the folder for the trainings
         names: only these folders of ``cards``; None takes all
 
     Raises:
-        FileNotFoundError: data is missing, and the message lists all of it; or ``cards`` has no folder of a name.
-            Nothing has been trained.
-        ValueError: what is in ``runs`` is of another recipe.
+        FileNotFoundError: data is missing (the message lists all of it), or ``cards`` has no folder of a name. Nothing
+            has been trained.
+        ValueError: a run in ``runs`` is of another recipe.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
     folders = sorted(path for path in cards.iterdir() if path.is_dir())
@@ -84,7 +84,7 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
 
 
 def missing_data(recipe: Recipe) -> list[str]:
-    """The data and the models to learn from that a recipe lacks, each with what to do."""
+    """The missing data and trained models of a recipe, each with what to do."""
     missing = []
     try:
         make_task(recipe)
@@ -100,7 +100,7 @@ def missing_data(recipe: Recipe) -> list[str]:
             missing.append(str(error))
     extra = getattr(recipe.task.data, "extra_words", None)  # read when the training begins
     if extra is not None and not Path(extra).is_file():
-        missing.append(f"task.data.extra_words={extra} is not there")
+        missing.append(f"task.data.extra_words={extra} does not exist")
     training = recipe.training
     for key, folders in (("start_from", [training.start_from]), ("teachers", training.teachers)):
         for folder in folders:

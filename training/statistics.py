@@ -1,8 +1,8 @@
 """Confidence intervals of 95 % for means and ratios, by bootstrap (Efron, 1979) or by Student's t.
 
 A bootstrap sample draws as many examples as there are, with replacement. The interval goes from the 2.5th to the 97.5th
-percentile of the samples' figures (the percentile interval). All draws have a fixed seed, so that a figure always has
-the same interval, and differences of two figures are of the same samples.
+percentile of the samples' figures (the percentile interval). All draws have a fixed seed, so a figure always has the
+same interval, and the difference of two figures is computed on the same samples.
 """
 
 from typing import NamedTuple
@@ -46,7 +46,7 @@ def bootstrap_ratios(numerators: np.ndarray, denominators: np.ndarray, counts: n
     Args:
         numerators: (N,)
         denominators: (N,)
-        counts: (N,), how many examples have this numerator and denominator; one each if not given
+        counts: (N,), the number of examples with this numerator and denominator; one each if not given
 
     Shape:
         - returns: (samples,)

@@ -1,13 +1,13 @@
 """Train a model from a recipe: ``attnzoo train demo --output runs/demo --set training.max_minutes=1``.
 
-One loop, from top to bottom: recipe, task, model, optimiser; then batches, with evaluations, until the steps or minutes
-are used up. Tokens per second are target tokens; a label counts as one. The output folder has:
+:func:`train` sets up recipe, task, model and optimiser, then trains on batches, with evaluations, until the steps or
+minutes are used up. Tokens per second are target tokens; a label counts as one. The output folder has:
 
 - ``best/`` and ``last/``: complete Hub repositories with weights, config, tokenizer and recipe. The Auto classes load
   them. ``best`` has the best figure on the validation split, and a card.
-- ``checkpoints/``: ``--resume`` continues from the newest. The resumed training gives the same weights, bit for bit, in
-  fp32 on the same machine with the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint before
-  they stop.
+- ``checkpoints/``: ``--resume`` continues from the newest one. The resumed training gives the same weights, bit for
+  bit, in fp32 on the same machine with the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint
+  before they stop.
 - ``log.jsonl``: a line for every ``log_every`` steps and for every evaluation.
 - ``recipe.yaml``: the recipe with all defaults and the paths to the data as given. The copies in ``best/`` and
   ``last/`` have no absolute paths.
@@ -50,21 +50,21 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     options = train_parser().parse_args(arguments)
     output = options.output or Path("runs") / Path(options.recipe).stem
-    with exit_on_user_error("--resume goes on from there"):
+    with exit_on_user_error("--resume continues from there"):
         recipe = load_recipe(options.recipe, options.set)
         train(recipe, make_task(recipe), output, resume=options.resume, overwrite=options.overwrite)
 
 
 def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwrite: bool = False) -> dict[str, Any]:
-    """Train ``recipe`` and return what ``run.json`` holds.
+    """Train a model from ``recipe`` and return the content of ``run.json``.
 
     Raises:
         FloatingPointError: the training diverges. Diverged weights are not saved.
         ValueError: an example of any split is longer than a batch; ``output`` holds a run, and neither ``resume`` nor
             ``overwrite`` is given; ``output`` holds a file that the training would delete and no training wrote, or one
             that the recipe names; the run to resume has another recipe, model or data, or no undamaged checkpoint, or
-            its processes cannot share the batches of a step; several processes were started that do not know of each
-            other.
+            its processes cannot share the batches of a step; several processes were started without a connection
+            between them.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
@@ -81,7 +81,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             num_labels, signum = summed(accelerator, num_labels, max(received, default=0))
             rate = learning_rate(clock.steps, progress, state.batches.epochs(), settings)
             add_gradients(run, batches, num_labels)
-            if accelerator.is_main_process and not clock.steps:  # all that the recipe names was read and fits
+            if accelerator.is_main_process and not clock.steps:  # everything in the recipe was read and fits
                 start_output(output, recipe, run.replaced)
             step(run, rate)
             progress = clock.progress(accelerator)
@@ -208,7 +208,7 @@ def measure_validation(run: Run, model: PreTrainedModel) -> dict[str, float]:
 
 
 def finish(run: Run) -> dict[str, Any]:
-    """Write ``run.json`` and return what it holds."""
+    """Write ``run.json`` and return its content."""
     clock, output = run.state.clock, run.output
     figures = run.description | run.state.best.figures
     figures |= {"total_steps": clock.steps, "total_minutes": clock.minutes()}
@@ -238,7 +238,7 @@ def train_once(recipe: Recipe, task: Task, output: Path) -> dict[str, Any]:
     A run of this recipe that was interrupted before its first checkpoint starts again.
 
     Raises:
-        ValueError: what is in ``output`` is of another recipe, or a part of a run without its recipe.
+        ValueError: ``output`` has a run of another recipe, or a part of a run without its recipe.
     """
     own = output / "recipe.yaml"
     if not (output / "run.json").is_file():  # written at the end of a training

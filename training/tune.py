@@ -1,14 +1,15 @@
 """Search for a better recipe: ``attnzoo tune demo --minutes 60 --search training.learning_rate=1e-4..1e-2``.
 
-Each trial trains the recipe with other values of the keys that are searched, and is judged by its best evaluation on
-the validation split; the test split is not read. The sampler is Optuna's TPE (Bergstra et al., 2011): it prefers values
-near those of good trials, after ten trials at random. Without ``--search`` it searches ``training.learning_rate``, from
-a quarter to four times the recipe's value, and ``model.dropout``, from 0 to 0.5, if the model has it.
+Each trial trains a model from the recipe with other values of the keys that are searched. Its result is its best
+evaluation on the validation split; the test split is not read. The sampler is Optuna's TPE (Bergstra et al., 2011): it
+prefers values near those of good trials, after ten trials at random. Without ``--search`` it searches
+``training.learning_rate``, from a quarter to four times the recipe's value, and ``model.dropout``, from 0 to 0.5, if
+the model has it.
 
 Every trial trains for the steps or minutes of the recipe. To search faster, lower them:
 ``--set training.max_steps=500``. No trial starts later than ``--minutes`` after the start of the command; the last one
-is trained to its end. After Ctrl-C, SIGTERM or a power cut, run the same command again: an interrupted trial resumes
-from its last checkpoint, or begins again if it has none. The output folder has:
+runs to its end. After Ctrl-C, SIGTERM or a power cut, run the same command again: an interrupted trial resumes from its
+last checkpoint, or begins again if it has none. The output folder has:
 
 - ``trials.md``: the table of all trials, the best one first
 - ``best.yaml``: the recipe of the best trial, for ``attnzoo train``
@@ -74,14 +75,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def default_search(recipe: Recipe) -> list[str]:
-    """The learning rate, and dropout where the model has it."""
+    """The learning rate, and dropout if the model has it."""
     rate = recipe.training.learning_rate
     found = [f"training.learning_rate={rate / 4:g}..{rate * 4:g}"]
     return [*found, "model.dropout=0..0.5"] if hasattr(recipe.model_config(), "dropout") else found
 
 
 def search_space(searches: Iterable[str]) -> dict[str, tuple[Suggest, list[Any]]]:
-    """For every key that is searched, a function that lets a trial choose its value; and the ends of its range, or its
+    """For every key that is searched, a function by which a trial chooses its value, and the ends of its range or its
     choices.
 
     Raises:
@@ -128,7 +129,7 @@ class Search:
 
     Args:
         recipe: the recipe of all trials
-        about: what the trials have in common; trials of another recipe or search are refused
+        about: a description of the recipe and the search; trials of others raise an error
         output: the folder
 
     Raises:
@@ -170,11 +171,11 @@ class Search:
     def run(
         self, recipe: str, overrides: list[str], space: dict[str, Suggest], minutes: float, trials: int | None
     ) -> None:
-        """Run trials until the minutes or the number of trials are used up, or until there is nothing new to try.
+        """Run trials until the minutes or the number of trials are used up, or until no new values are found.
 
         Raises:
             ValueError: no trial finished.
-            StoppedError: a signal came; the last trial goes on at the next start.
+            StoppedError: a signal stopped the search; the last trial continues at the next start.
         """
         for trial in self.study.get_trials(states=[self.states.RUNNING]):  # the command was interrupted
             self.study.tell(trial.number, state=self.states.FAIL)
@@ -193,7 +194,7 @@ class Search:
         print(f"\n{self.table()}\nbest recipe: {self.output / 'best.yaml'}")
 
     def run_trial(self, recipe: str, overrides: list[str], space: dict[str, Suggest]) -> bool:
-        """Run one trial; whether it finished and is not the repetition of another."""
+        """Run one trial. Returns whether it finished and does not repeat another one."""
         trial = self.study.ask()
         values = {key: suggest(trial) for key, suggest in space.items()}
         if any(other.params == trial.params for other in self.finished()):
@@ -208,7 +209,7 @@ class Search:
             run = train_once(chosen, task, self.output / name)
         except StoppedError:
             raise
-        except (ValueError, FloatingPointError) as error:  # these values cannot be trained with
+        except (ValueError, FloatingPointError) as error:  # training fails with these values
             print(f"{name}: {error}")
             self.study.tell(trial, state=self.states.FAIL)
             self.remove_weights(name)
@@ -223,7 +224,7 @@ class Search:
         return True
 
     def write_results(self) -> None:
-        """Write the best recipe and the table, and remove the weights of all finished trials but the best."""
+        """Write the best recipe and the table, and remove the weights of all finished trials except the best."""
         for trial in self.finished()[1:]:
             self.remove_weights(trial.user_attrs["folder"])
         for best in self.finished()[:1]:
@@ -232,7 +233,7 @@ class Search:
             write_atomically(self.output / "trials.md", self.table())
 
     def remove_weights(self, folder: str) -> None:
-        """Remove what holds weights in the folder of a trial."""
+        """Remove the folders of weights of a trial."""
         for name in WEIGHTS:
             shutil.rmtree(self.output / folder / name, ignore_errors=True)
 

@@ -1,7 +1,7 @@
 """Write the zoo's index, the table of all trained models, into the README: ``python -m attnzoo.training.zoo``.
 
-It is made from the cards and files in ``model_cards/``, so each figure is in one place; ``training/retrain.py``
-trains them again.
+It is made from the cards and files in ``model_cards/``, so each figure has one source. ``training/retrain.py`` trains
+the models again.
 """
 
 import re
@@ -15,7 +15,7 @@ from .commands.exits import exit_on_user_error
 
 START, END = "<!-- written by python -m attnzoo.training.zoo -->", "<!-- end of the zoo -->"
 COLUMNS = ["model", "what it does, on which data, after which paper", "MB", "test split"]
-SHOWN = 2  # figures of a model; its card has them all
+SHOWN = 2  # figures of a model; its card has all
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -42,8 +42,8 @@ def index(cards: Path) -> str:
     """The table, a row for every folder, as Markdown.
 
     Raises:
-        FileNotFoundError: there is no such folder, or one in it without a card.
-        ValueError: a card without what the table has of it.
+        FileNotFoundError: the folder does not exist, or a folder in it has no card.
+        ValueError: a card lacks an entry of the table.
     """
     folders = sorted(path for path in cards.iterdir() if path.is_dir())
     lines = [COLUMNS, ["---"] * len(COLUMNS), *(_row(folder) for folder in folders)]
@@ -59,7 +59,7 @@ def with_index(readme: str, table: str) -> str:
     before, start, rest = readme.partition(START)
     _, end, after = rest.partition(END)
     if not start or not end:
-        raise ValueError(f"the README has no place for the index; put {START} and {END} where it shall stand")
+        raise ValueError(f"the README has no place for the index; put {START} and {END} at its place")
     return f"{before}{start}\n\n{table}\n\n{end}{after}"
 
 

@@ -224,7 +224,7 @@ class _Checker:
         return None
 
     def constant_values(self, sizes: Sizes) -> Finding | None:
-        """If all values are one vector, the output is that vector (projected), whatever the weights are."""
+        """If all values are one vector, the output is that vector (projected), for any weights."""
         query, key, value = self.layer.inputs(sizes)
         constant = value[:1, :1].expand_as(value).contiguous()
         others = self.layer.inputs(sizes, seed=2)

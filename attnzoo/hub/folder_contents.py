@@ -97,7 +97,7 @@ def is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def printable(name: str) -> str:
-    """A file's name in one line, whatever characters it has."""
+    """A file's name in one line, with any characters."""
     return name if name.isprintable() else repr(name)
 
 

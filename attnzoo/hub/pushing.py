@@ -156,7 +156,7 @@ def _save_outputs(staged: Path, folder: Path, path: Path) -> str:
         save_outputs(path, staged, auto_class)
         if (staged / "tokenizer_config.json").is_file():
             AutoTokenizer.from_pretrained(staged, trust_remote_code=False)
-    except Exception as error:  # whatever a damaged folder, or a model of another kind, makes Transformers raise
+    except Exception as error:  # any class of error, for a damaged folder or another kind of model
         words = str(error).replace(str(staged), str(folder))
         raise ValueError(
             f"what is in {folder} cannot be loaded and run on a short text, and is not sent: {words}"

@@ -51,7 +51,7 @@ def download(
     except Exception as error:  # one of the HTTP client, whose classes are not those of huggingface_hub
         if isinstance(error, (OSError, ValueError)):
             raise
-        folder = Path(fetch())  # the Hub had closed an idle connection as it was used, and nobody asked again
+        folder = Path(fetch())  # once more: the Hub may have closed an idle connection just as it was used
     found = api.verify_repo_checksums(repo_id, revision=folder.name, local_dir=folder)
     wrong = [
         f"{item['path']} has the {item['algorithm']} {item['actual']} instead of {item['expected']}"

@@ -131,7 +131,7 @@ async function drawOverview() {
   document.querySelector("main").className = $("overview").hidden ? "single" : heads > 16 ? "wide" : "";
   if ($("overview").hidden) return;
   const [rows, columns] = map.overviewSize;
-  const room = document.querySelector("main").clientWidth - 70; // beside the names of the layers
+  const room = document.querySelector("main").clientWidth - 70; // next to the names of the layers
   const size = Math.max(12, Math.min(heads > 8 ? 44 : 84, room / heads - 6));
   const scale = size / Math.max(rows, columns);
   root.style.setProperty("--thumb", `${Math.max(12, columns * scale)}px`);

@@ -1,4 +1,4 @@
-"""Models trained here on a language whose alignment is known: their attention finds it, with an AER of at most 0.05."""
+"""Models trained on a language with a known alignment: their attention finds it, with an AER of at most 0.05."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ trained: dict[str, tuple[Any, dict[str, Any]]] = {}
 
 
 def aligner(name: str) -> tuple[Any, dict[str, Any]]:
-    """A trained model and how to read it, chosen on sentences that are in neither training nor test."""
+    """A trained model and the heads for its alignment, chosen on sentences that are in neither training nor test."""
     if name not in trained:
         learned = train(name.removesuffix("-back"), is_reversed=name.endswith("-back"))
         sources, targets, links = corpus(60, seed=1)
@@ -68,7 +68,7 @@ def test_markup_goes_to_the_translated_word_and_not_to_its_neighbour() -> None:
 
 
 def test_a_stream_equals_a_list_and_reads_no_further_than_it_needs() -> None:
-    """An untrained model will do: pairs of any length come back in order, whatever the batches."""
+    """Pairs of any length come back in order with any batches; an untrained model is enough for this."""
     untrained = model("bart").eval()
     sources, targets, _ = corpus(50, seed=5)
     expected = [align(untrained, tokenizer(), [s], [t])[0] for s, t in zip(sources, targets, strict=True)]

@@ -1,4 +1,4 @@
-"""Two directions as one alignment: against Moses' algorithm written as loops over a matrix, and by invariants."""
+"""Two directions as one alignment: compared with Moses' algorithm as loops over a matrix, and tested by invariants."""
 
 import random
 

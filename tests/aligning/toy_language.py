@@ -105,7 +105,7 @@ def model(name: str) -> Any:
 
 
 def numbers(sentences: list[list[str]], padding: int) -> torch.Tensor:
-    """What the tokenizer makes of sentences."""
+    """The tokens of sentences, as numbers."""
     rows = [torch.tensor([*(VOCABULARY[word] for word in words), 2]) for words in sentences]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
 

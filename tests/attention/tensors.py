@@ -43,7 +43,7 @@ def random(*shape: int, seed: int) -> Tensor:
 
 
 def randomize(module: nn.Module, seed: int, std: float = 0.5) -> nn.Module:
-    """The module in float64 with other weights, so that no zero or identity of an initialisation hides an error."""
+    """The module in float64 with random weights, so that zeros or identities of the initialisation hide no error."""
     generator = torch.Generator().manual_seed(seed)
     module.double()
     with torch.no_grad():
@@ -80,7 +80,7 @@ def assert_equal_with_gradients(
 
 
 def loop_scores(score: Callable[..., reference.Score], query: Tensor, *sources: Tensor) -> Tensor:
-    """score(query of one step, source of one token, ...) for every pair of a batch, -inf where there is no score."""
+    """The score of one query and one source token for every pair of a batch; -inf where there is no score."""
     lead = query.shape[:-2]
     queries, *tokens = (tensor.flatten(0, -3) for tensor in (query, *sources))
     rows = []
@@ -93,7 +93,9 @@ def loop_scores(score: Callable[..., reference.Score], query: Tensor, *sources: 
 
 
 def loop_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """The reference softmax for every row of scores (..., T, S) where mask, of the same shape, allows."""
+    """The reference softmax for every row of scores (..., T, S), over the places where the mask, of the same shape, is
+    True.
+    """
     rows = []
     for line, allowed in zip(scores.flatten(0, -2), mask.flatten(0, -2), strict=True):
         row = [score if real and score > -math.inf else None for score, real in zip(line, allowed, strict=True)]

@@ -1,4 +1,4 @@
-"""``attnzoo/attention.py``: every function equals its loop, and what holds for every score and window."""
+"""``attnzoo/attention.py``: every function equals its loop; properties of every score and window."""
 
 import math
 from collections.abc import Callable
@@ -129,7 +129,7 @@ def test_source_positions_are_ranks_among_the_real_tokens() -> None:
 @pytest.mark.parametrize("step", [0, 3])
 @pytest.mark.parametrize("predictive", [False, True], ids=["monotonic", "predictive"])
 def test_a_local_window_equals_the_loop(predictive: bool, step: int, window_size: int) -> None:
-    """The window and the Gaussian through the whole of the attention, as the papers define them only together."""
+    """The window and the Gaussian are tested through the whole attention, since the papers define them together."""
     window = randomize(LocalWindow(QUERY, window_size, predictive), seed=4)
     query = random(BATCH, TARGET, QUERY, seed=1)
     scores, value = random(BATCH, TARGET, SOURCE, seed=2), random(BATCH, SOURCE, VALUE, seed=3)
@@ -213,7 +213,7 @@ def test_a_score_of_minus_infinity_counts_as_masked() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_weights_of_half_precision_scores_are_float32(dtype: torch.dtype) -> None:
-    """The softmax is not made in half precision: it equals the one of the same numbers in float32, to the bit."""
+    """The softmax is not computed in half precision: it equals that of the same numbers in float32, bit for bit."""
     scores, value = random(2, 3, 50, seed=1).detach().to(dtype), random(2, 50, 4, seed=2).detach().to(dtype)
     context, weights = attend(scores, value)
     assert weights.dtype == torch.float32
@@ -233,7 +233,7 @@ def test_a_mask_that_is_not_bool_is_refused(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("name", ["dot", "general", "additive", "location"])
 @pytest.mark.parametrize("window", ["global", "monotonic", "predictive"])
 def test_a_fully_masked_row_has_zero_weights_and_zero_gradients(name: str, window: str) -> None:
-    """The last row of MASK: the others are attended, and that one leaves no NaN in anything they share."""
+    """The last row of MASK is fully masked. It leaves no NaN in anything that it shares with the other rows."""
     module, _ = score_and_loop(name)
     query, key = random(BATCH, TARGET, QUERY, seed=1), random(BATCH, SOURCE, QUERY if name == "dot" else KEY, seed=2)
     positions, length = source_positions(MASK)
@@ -347,7 +347,7 @@ def test_a_dot_score_of_two_widths_is_refused() -> None:
 
 
 def test_parameters_are_the_papers_and_no_more() -> None:
-    """No biases, nothing for the dot score and local-m: what the equations name is all there is."""
+    """There are only the parameters of the equations: no biases, and none for the dot score and local-m."""
 
     def shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
         return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}

@@ -1,9 +1,9 @@
-"""What recording one of twelve layers costs at 512 tokens, next to the fused kernel alone and to the eager backend.
+"""The cost of recording one of twelve layers at 512 tokens, compared with the fused kernel alone and the eager backend.
 
 ``python -m tests.benchmarks.attention_recording``
 
 A random BERT of the base size reads one text. Times are medians of rounds in which the ways take turns. The memory is
-the highest of a process of its own, and how much of it came with the forward passes; Linux counts it.
+the peak of a separate process, and the part of it that the forward passes added; it needs Linux.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def forward(way: str, model: Any, ids: torch.Tensor) -> None:
 
 
 def memory_of_process(field: str) -> int:
-    """What it has now (VmRSS) or had at most (VmHWM), in bytes; the file has kilobytes."""
+    """The memory of a process in bytes, now (VmRSS) or at most (VmHWM); the file has kilobytes."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{field}:")]
     return 1024 * int(line.split()[1])
 

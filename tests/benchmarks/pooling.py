@@ -1,7 +1,7 @@
-"""What the self-attentive classifier is compared with: the same biLSTM and MLP with max or mean pooling in between.
+"""Baselines of the self-attentive classifier: the same biLSTM and MLP, with max or mean pooling in between.
 
-The baselines of Lin et al. (2017, section 4): "biLSTM + max pooling", and its mean. Trained, saved and loaded as the
-model itself, ``from_pretrained(folder, pooling="max")``.
+These are the baselines of Lin et al. (2017, section 4): "biLSTM + max pooling", and the same with the mean. They are
+trained, saved and loaded as the model itself: ``from_pretrained(folder, pooling="max")``.
 """
 
 from typing import Any
@@ -23,10 +23,10 @@ from attnzoo.recurrent_encoder import RecurrentEncoder
 
 
 class PoolingForSequenceClassification(SelfAttentivePreTrainedModel):
-    """A biLSTM whose states are pooled over the tokens, and the two-layer ReLU MLP on the one vector that makes.
+    """A biLSTM, the pooling of its states over the tokens, and the two-layer ReLU MLP on the pooled vector.
 
     The config is the self-attentive model's: embedding, encoder, MLP and dropout are of its sizes; its attention and
-    penalty fields go unread, and of a pair's gate there is one row. The arguments and the outputs are the classifier's
+    penalty fields are not read, and the gate of a pair has one row. The arguments and the outputs are the classifier's
     too, without attentions and penalty.
 
     Raises:
@@ -80,7 +80,7 @@ class PoolingForSequenceClassification(SelfAttentivePreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def _pool(self, states: Tensor, mask: Tensor) -> Tensor:
-        """(B, V) of ``states`` (B, S, V), over the real tokens; 0 where there is none."""
+        """The pooled ``states`` (B, S, V), over the real tokens: (B, V), 0 if there is none."""
         mask = mask.unsqueeze(-1)
         if self.pooling == "mean":
             return (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)

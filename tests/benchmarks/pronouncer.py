@@ -1,4 +1,4 @@
-"""``Pronouncer`` beside the network of g2p-en: ``OMP_NUM_THREADS=1 python -m tests.benchmarks.pronouncer``.
+"""Compare ``Pronouncer`` with the network of g2p-en: ``OMP_NUM_THREADS=1 python -m tests.benchmarks.pronouncer``.
 
 Words per second of processor time, greedy, without the dictionary, one thread. The systems take turns in every round;
 the median of the rounds. Once before: ``python -m tests.benchmarks.environments g2p-en``.

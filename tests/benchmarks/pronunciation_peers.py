@@ -1,4 +1,4 @@
-"""Other programs on the words of a recipe of pronunciation, scored as ours are.
+"""Measure other programs on the words of a recipe of pronunciation, with the metrics of our models.
 
     python -m tests.benchmarks.environments phonetisaurus gruut g2p-en espeak
     python -m tests.benchmarks.pronunciation_peers phonetisaurus g2p_arpabet
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def predict(peer: str, task: Any, words: list[str]) -> list[str]:
-    """The pronunciations of a peer, asked for each accent apart."""
+    """The pronunciations of a peer, which is called once for each accent."""
     train: dict[str, dict[str, list[str]]] = {}
     for row in task.splits["train"] if PEERS[peer] == "phonetisaurus" else ():
         accent, spelling = accent_and_spelling(row["word"])

@@ -1,13 +1,13 @@
-"""A guard against slower code: rows of training and decoding beside plain torch, in some minutes.
+"""A guard against slower code: training and decoding, compared with plain torch, in some minutes.
 
     make bench-quick                                          # compares with tests/benchmarks/quick.json
     OMP_NUM_THREADS=1 python -m tests.benchmarks.quick --store    # after a change that is meant to be faster
 
-A row's ratio is the time of a reference on this machine over ours, in time of the processor. The two take turns. The
-references are the same models in plain torch, or ``generate()`` where it is the plain way. The file has,
-for every processor and row, the median and the first and third quartile of the ratios. The command fails if a row's
-median is more than 10 % below the stored first quartile, or if nothing is stored for this processor. In that case check
-out the commit before the change and store its ratios first.
+A row's ratio is the processor time of a reference on this machine over ours. The two take turns. The references are the
+same models in plain torch, or ``generate()`` if that is the plain way. The file has, for every processor and row, the
+median and the first and third quartile of the ratios. The command fails if a row's median is more than 10 % below the
+stored first quartile, or if nothing is stored for this processor. In that case check out the commit before the change
+and store its ratios first.
 """
 
 import argparse
@@ -40,7 +40,7 @@ Work = Callable[[], Any]
 
 
 class Row(NamedTuple):
-    """What is compared: each call is one step of work, the same for both."""
+    """The two systems of a row: each call is one step of the same work."""
 
     name: str
     ours: Work
@@ -136,7 +136,7 @@ def decoding() -> Iterator[Row]:
 
 
 def measure(row: Row, rounds: int) -> list[float]:
-    """The ratio of every round, after one to warm up in which both give the same."""
+    """The ratio of every round, after a round to warm up, in which both must give the same result."""
     ours, reference = row.ours(), row.reference()
     same = abs(ours - reference) < 1e-3 if isinstance(ours, float) else ours == reference
     if not same and row.name != "Transformer training, sorted":  # whose reference has biases of its own
@@ -167,7 +167,7 @@ def processor() -> str:
 
 
 def main() -> int:
-    """Measure all rows; store them, or compare them with those stored."""
+    """Measure all rows; store the ratios, or compare them with the stored ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--store", action="store_true", help=f"write {STORED.name} anew")

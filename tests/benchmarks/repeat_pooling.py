@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.repeat_pooling max configs/self_attentive_sst2.yaml
 
-All else is as ``python -m attnzoo.training.studies.repeat`` has it: data, sizes, optimiser, seeds and table.
+Data, sizes, optimiser, seeds and table are those of ``python -m attnzoo.training.studies.repeat``.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def auto_class(pooling: str) -> SimpleNamespace:
-    """What makes and loads the model, in the place of an Auto class."""
+    """A class that makes and loads the model, in place of an Auto class."""
     return SimpleNamespace(
         from_config=lambda config: PoolingForSequenceClassification(config, pooling=pooling),
         from_pretrained=lambda folder: PoolingForSequenceClassification.from_pretrained(folder, pooling=pooling),

@@ -1,20 +1,20 @@
-"""attnzoo beside the other toolkits: training, decoding and memory.
+"""Compare attnzoo with other toolkits: training, decoding and memory.
 
     python -m tests.benchmarks.environments     # once
     python -m tests.benchmarks.run --output bench.json --markdown bench.md
     python -m tests.benchmarks.run --read bench.json --threads 1 --lengths 32 --markdown short.md     # some of its rows
 
-A run that was stopped goes on with the same command: rows that the file has, of all the systems and in as many rounds,
-stay. Other versions are measured into another file.
+A run that was stopped continues with the same command: rows of the file that have all systems and all rounds stay.
+Measure other versions into another file.
 
-Every system is a process that stays alive, and they take turns: in each round every system does the same work, each
-round beginning with another one, so that what else the machine does meets them alike. A cell of the table is the
+Every system is a process that stays alive, and they take turns: in each round every system does the same work, and each
+round begins with another system. So other programs on the machine disturb all systems alike. A cell of the table is the
 median of the rounds. Time is processor time with one thread and wall-clock time with more.
 
-What is compared: the sizes, batches and optimiser are the same for all (``workload.py``). A ratio is attnzoo's speed
-over that of the fastest peer with the same score, the same input feeding, and results that do not depend on padding,
-which is measured and not taken from the documentation. The loss is a mean over all real target tokens and the whole
-vocabulary. Decoding takes 25 steps with the end token forbidden.
+The sizes, batches and optimiser are the same for all systems (``workload.py``). A ratio is attnzoo's speed over that of
+the fastest peer with the same score, the same input feeding, and results that do not depend on padding, which is
+measured and not taken from the documentation. The loss is a mean over all real target tokens and the whole vocabulary.
+Decoding takes 25 steps with the end token forbidden.
 
 This file imports no torch: a process inherits the peak memory of the one that started it.
 """
@@ -34,7 +34,7 @@ from typing import Any
 
 from tests.benchmarks.environments import ENVIRONMENTS, ROOT, interpreter
 
-HEADING = "# Speed beside other toolkits"  # of docs/bench.md
+HEADING = "# Speed compared with other toolkits"  # of docs/bench.md
 OURS = "attnzoo"
 LIMIT = "limit"  # the matrix products of a training step: no toolkit
 PEERS = ("joeynmt", "opennmt", "fairseq", "eole")  # each with an environment, and a file in systems/
@@ -52,7 +52,7 @@ _ORDER = {"sorted": "sorted by source and target length", "unsorted": "as they c
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What one row of the table measures."""
+    """The measurement of one row of the table."""
 
     task: str
     variant: str
@@ -63,7 +63,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """As the table names it."""
+        """The name of the row in the table."""
         task = {"train": "training", "beam": "beam 5", "memory": "peak memory"}.get(self.task, self.task)
         return f"{task}, {VARIANTS[self.variant]}" + ("" if self.batches == "sorted" else ", unsorted batches")
 
@@ -83,8 +83,8 @@ class Process:
     """A system in its own environment, ready for requests.
 
     Attributes:
-        about: what the system said of itself.
-        checks: for every variant that it has, what padding changes of its loss, and its number of parameters.
+        about: the system's description of itself.
+        checks: for every variant that it has, the change of its loss by padding, and its number of parameters.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -106,7 +106,7 @@ class Process:
         self.checks: dict[str, dict[str, Any]] = {}
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a request; {"error": ...} where the toolkit failed."""
+        """The reply to a request; {"error": ...} if the toolkit failed."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
@@ -125,7 +125,7 @@ class Process:
         return self.checks[variant].get("difference", 1.0) < INVARIANT
 
     def can(self, cell: Cell) -> bool:
-        """Whether the system has what a row measures."""
+        """Whether the system can run the measurement of a row."""
         if cell.variant not in self.about["variants"] or (self.name == LIMIT and cell.task == "memory"):
             return False
         return cell.task in ("train", "memory") or bool(self.about["decodes"])
@@ -199,7 +199,9 @@ def measure_memory(cell: Cell, processes: list[Process], options: argparse.Names
 
 
 def ratio(row: dict[str, Any]) -> float | None:
-    """How many times better attnzoo is than the best peer of the same semantics; None without one of them."""
+    """The ratio of attnzoo to the best peer of the same semantics, above 1 if attnzoo is better; None if one is
+    missing.
+    """
     systems = row["systems"]
     peers = [
         result["value"]
@@ -213,7 +215,7 @@ def ratio(row: dict[str, Any]) -> float | None:
 
 
 def table(bench: dict[str, Any]) -> list[list[str]]:
-    """The rows of the printed table and of the Markdown one, the head first."""
+    """The rows of the printed table and of the Markdown table, the header first."""
     names = list(bench["systems"])
     versions = [name if name == LIMIT else f"{name} {bench['systems'][name]['version']}" for name in names]
     rows = [["threads", "what", "source", "batch", "unit", *versions, "attnzoo / best peer"]]
@@ -234,7 +236,7 @@ def table(bench: dict[str, Any]) -> list[list[str]]:
 
 
 def markdown(bench: dict[str, Any]) -> str:
-    """The table as Markdown, with what it was measured on."""
+    """The table as Markdown, with a description of the machine."""
     head, *rows = table(bench)
     lines = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
     return "\n".join([*lines, "", *footnotes(bench)]) + "\n"
@@ -249,7 +251,7 @@ def printed(bench: dict[str, Any]) -> str:
 
 
 def footnotes(bench: dict[str, Any]) -> list[str]:
-    """What a reader has to know beside the numbers."""
+    """The notes that a reader of the table needs."""
     machine, settings = bench["machine"], bench["settings"]
     rounds = {
         len(result["rounds"]) for row in bench["rows"] for result in row["systems"].values() if "rounds" in result
@@ -289,7 +291,7 @@ def read(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _is_complete(row: dict[str, Any], options: argparse.Namespace) -> bool:
-    """Whether a row was measured of all the systems in as many rounds."""
+    """Whether a row has all these systems and this number of rounds."""
     rounds = [len(result["rounds"]) for result in row["systems"].values() if "rounds" in result]
     return set(options.systems) <= set(row["asked"]) and min(rounds, default=options.rounds) >= options.rounds
 
@@ -316,7 +318,7 @@ def describe_machine(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def benchmark(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure every row that the file does not have of these systems yet; it is written after each of them."""
+    """Measure every row of these systems that the file lacks; the file is written after each row."""
     settings = {"optimiser": options.optimiser}
     bench: dict[str, Any] = {"machine": {}, "settings": settings, "systems": {}, "rows": []}
     if options.output.exists():

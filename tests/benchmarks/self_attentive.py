@@ -1,11 +1,11 @@
-"""The self-attentive classifier beside the same model written plainly in torch: training steps and inference.
+"""Compare the self-attentive classifier with the same model in plain torch: training steps and inference.
 
     OMP_NUM_THREADS=1 python -m tests.benchmarks.self_attentive
 
 Both have the same weights, sizes and optimiser (Adam) and read the same sentences, of 5 to 35 words with a mean of 20,
 sorted into batches by length or not, or one at a time. Their rounds take turns, so that a slow moment of the machine
-meets both; printed is the median time of a step in each, in time of the processor, which other work on the machine does
-not lengthen. The plain model packs its sequences, as torch's documentation has it.
+affects both. The program prints the median processor time of a step, which other programs do not lengthen. The plain
+model packs its sequences, as in torch's documentation.
 """
 
 import argparse
@@ -30,7 +30,7 @@ Batch = dict[str, Tensor]
 
 
 class PlainClassifier(nn.Module):
-    """Lin et al. (2017, sections 2 and 4) as one writes it down: embedding, packed biLSTM, two products, an MLP."""
+    """Lin et al. (2017, sections 2 and 4) in the plainest way: embedding, packed biLSTM, two products, an MLP."""
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class PlainClassifier(nn.Module):
         self.output = nn.Linear(config.classifier_size, config.num_labels)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> Tensor:
-        """The loss with labels, the logits without."""
+        """The loss if there are labels, else the logits."""
         packed = pack_padded_sequence(
             self.embedding(input_ids), attention_mask.sum(1).cpu(), batch_first=True, enforce_sorted=False
         )
@@ -60,7 +60,7 @@ class PlainClassifier(nn.Module):
         return nn.functional.cross_entropy(logits, labels) + self.coefficient * overlap.square().sum((1, 2)).mean()
 
     def load_zoo_weights(self, model: SelfAttentiveForSequenceClassification) -> None:
-        """The weights of attnzoo's model under this one's names."""
+        """The weights of attnzoo's model under the names of this one."""
         layer = model.model.rnn.layers[0]
         pairs = {
             "embedding.weight": model.model.embed_tokens.weight,
@@ -115,7 +115,7 @@ def inference_step(model: nn.Module) -> Callable[[Batch], None]:
 
 
 def interleaved(steps: dict[str, Callable[[Batch], None]], data: list[Batch], rounds: int) -> dict[str, float]:
-    """The median milliseconds of a step, over ``rounds`` turns of each through ``data``."""
+    """The median milliseconds of a step, over ``rounds`` passes of each model through ``data``."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(rounds + 1):
         for name in list(steps) if number % 2 else reversed(steps):
@@ -128,7 +128,7 @@ def interleaved(steps: dict[str, Callable[[Batch], None]], data: list[Batch], ro
 
 
 def assert_same(zoo: nn.Module, plain: nn.Module, data: list[Batch]) -> None:
-    """Both models compute the same: else there is nothing to compare."""
+    """Check that both models compute the same, without which a comparison is meaningless."""
     with torch.inference_mode():
         for batch in data:
             outputs = zoo(**batch)
@@ -138,7 +138,7 @@ def assert_same(zoo: nn.Module, plain: nn.Module, data: list[Batch]) -> None:
 
 
 def measure(sizes: dict[str, int], data: list[Batch], rounds: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of a step of each of the two models, in inference and, of batches of several rows, in training."""
+    """Milliseconds of a step of each of the two models, in inference and, for batches of several rows, in training."""
     torch.manual_seed(0)
     config = SelfAttentiveConfig(vocab_size=VOCABULARY, **sizes)
     models = {"attnzoo": SelfAttentiveForSequenceClassification(config).eval(), "plain": PlainClassifier(config).eval()}

@@ -3,9 +3,9 @@
     pip install scikit-learn
     python -m tests.benchmarks.tfidf configs/self_attentive_sst2.yaml
 
-It reads what the recipe's task reads, split as the task splits it, and prints the metrics of the test split. A pair of
-sentences becomes the features (u, v, |u - v|, u * v) of its two vectors. Words are what white space separates, counts
-are taken as 1 + log, and C = 10, as is best on the validation split of SST-2.
+It reads the data of the recipe's task, with the same splits, and prints the metrics of the test split. A pair of
+sentences becomes the features (u, v, |u - v|, u * v) of its two vectors. White space separates words, counts are taken
+as 1 + log, and C = 10, which is best on the validation split of SST-2.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def features(vectorizer: TfidfVectorizer, rows: Any, columns: list[str]) -> csr_matrix:
-    """The vectors of sentences, or what relates those of a pair."""
+    """The vectors of sentences, or the features that relate those of a pair."""
     vectors = [vectorizer.transform(rows[column][:]) for column in columns]
     if len(vectors) == 1:
         return vectors[0]

@@ -1,8 +1,8 @@
 """Five Transformers of one size: ours, Hugging Face's Marian, BART and T5, and one of ``torch.nn.Transformer``.
 
-Width 256, feed-forward 1,024, 4 heads, 3 + 3 layers, one tied matrix for a vocabulary of 8,000, dropout 0. Each makes
-its loss as its user would: a mean over the real target tokens and the whole vocabulary. What differs stays as each has
-it: positions, biases, BART's normalised embeddings, T5's root mean square norm and relative positions.
+Width 256, feed-forward 1,024, 4 heads, 3 + 3 layers, one tied matrix for a vocabulary of 8,000, dropout 0. Each
+computes its loss as its user would: a mean over the real target tokens and the whole vocabulary. Other differences
+stay: positions, biases, BART's normalised embeddings, T5's root mean square norm and relative positions.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ Batch = dict[str, Tensor]
 
 
 class TorchTransformer(nn.Module):
-    """``torch.nn.Transformer`` between a tied embedding and its transpose, as its tutorials have it."""
+    """``torch.nn.Transformer`` between a tied embedding and its transpose, as in its tutorials."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def ours() -> SmallTransformerForConditionalGeneration:
 
 
 def t5() -> T5ForConditionalGeneration:
-    """T5 1.0, whose feed-forward is a ReLU between two matrices, too."""
+    """T5 1.0, whose feed-forward is also a ReLU between two matrices."""
     tokens = {name: value for name, value in TOKENS.items() if name not in ("forced_eos_token_id", "bos_token_id")}
     return T5ForConditionalGeneration(
         T5Config(
@@ -119,20 +119,20 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 def build(name: str) -> nn.Module:
-    """The model with the same seed for all."""
+    """The model, with the same seed for all models."""
     torch.manual_seed(1)
     return MODELS[name]()
 
 
 def batch_of(pairs: Pairs) -> Batch:
-    """Every model takes the same: sources and labels end with EOS."""
+    """The batch, which is the same for every model: sources and labels end with EOS."""
     input_ids = padded([[*source, EOS] for source in pairs.sources], PAD)
     labels = padded([[*target, EOS] for target in pairs.targets], -100)
     return {"input_ids": input_ids, "attention_mask": (input_ids != PAD).long(), "labels": labels}
 
 
 def loss_of(name: str, model: nn.Module, batch: Batch) -> Tensor:
-    """The loss as the model's user has it."""
+    """The loss as a user of the model computes it."""
     if name == "torch.nn.Transformer":
         return model(**batch)
     return model(**batch, **({"skip_logits": True} if name == "attnzoo" else {"use_cache": False})).loss

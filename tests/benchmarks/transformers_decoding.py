@@ -1,11 +1,11 @@
-"""Decoding with the small Transformer beside Marian, BART and T5 of the same size, and CTranslate2 where it is there.
+"""Compare decoding with the small Transformer, Marian, BART and T5 of the same size, and CTranslate2 if installed.
 
     OMP_NUM_THREADS=1 python -m tests.benchmarks.transformers_decoding
 
-Ours with ``search()`` and by ``generate()`` alone, the others by ``generate()``; CTranslate2, an inference engine in
-C++ (``pip install ctranslate2==4.8.5``), with our weights and to the same tokens. All are in one process and take
-turns, each round beginning with another one. 25 steps with the end token forbidden, from sources of about 21 words.
-Figures are medians of processor time.
+Ours decodes with ``search()`` and with ``generate()`` alone, the others with ``generate()``. CTranslate2 is an
+inference engine in C++ (``pip install ctranslate2==4.8.5``); it has our weights and must give the same tokens. All run
+in one process and take turns; each round begins with another system. They decode 25 steps with the end token forbidden,
+from sources of about 21 words. Figures are medians of processor time.
 """
 
 import argparse
@@ -32,7 +32,7 @@ Decode = Callable[[], list[list[int]]]
 
 
 def decoders(size: int, beams: int) -> dict[str, Decode]:
-    """What decodes the same sources by every system, to the start token and the tokens after it."""
+    """A function for every system that decodes the same sources to the start token and the tokens after it."""
     (pairs,) = batches(1, size, 21)
     batch = batch_of_pairs(pairs)
     ours = build("attnzoo").eval()
@@ -58,7 +58,7 @@ def decoders(size: int, beams: int) -> dict[str, Decode]:
 
 @torch.no_grad()
 def measure(rounds: int, size: int, beams: int) -> dict[str, float]:
-    """Median tokens per second, of the best result of each source, of every system."""
+    """Median tokens per second of every system; the tokens are those of the best result of each source."""
     systems = decoders(size, beams)
     names = list(systems)
     speeds: dict[str, list[float]] = {name: [] for name in names}

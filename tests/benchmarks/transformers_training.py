@@ -1,11 +1,11 @@
-"""Training of the small Transformer beside Marian, BART, T5 and ``torch.nn.Transformer`` of the same size.
+"""Compare training of the small Transformer, Marian, BART, T5 and ``torch.nn.Transformer`` of the same size.
 
     OMP_NUM_THREADS=1 python -m tests.benchmarks.transformers_training
 
-All are in one process and take turns: in each round every system does one step on the same batch, each round
-beginning with another one. A step is forward, loss, backward and an update by the same fused Adam. Figures are medians
-of processor time. ``workload.py`` has the batches: 64 pairs of about 21 words, bucketed by length as a loader makes
-them, or unsorted.
+All are in one process and take turns: in each round every system does one step on the same batch, and each round begins
+with another system. A step is forward, loss, backward and an update by the same fused Adam. Figures are medians of
+processor time. ``workload.py`` has the batches: 64 pairs of about 21 words, bucketed by length as a loader makes them,
+or unsorted.
 """
 
 import argparse

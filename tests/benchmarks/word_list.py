@@ -1,10 +1,10 @@
-"""The pipeline on a list of words beside ``search()`` on batches that are encoded before.
+"""Compare the pipeline on a list of words with ``search()`` on batches that were encoded before.
 
     OMP_NUM_THREADS=1 python -m tests.benchmarks.word_list
 
-2,000 words of CMUdict, greedy, one thread, in batches of 64. The pipeline reads the words, computes their
-scores and writes their pronunciations; ``search()`` has the encoded batches, in the order of the list and by length, as
-the pipeline sorts them. They take turns in every round. Figures are median times.
+2,000 words of CMUdict, greedy, one thread, in batches of 64. The pipeline reads the words, and computes their
+pronunciations and log p; ``search()`` has the encoded batches, in the order of the list and by length, as the pipeline
+sorts them. They take turns in every round. Figures are median times.
 """
 
 import argparse

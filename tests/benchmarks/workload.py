@@ -1,12 +1,12 @@
 """The synthetic sentence pairs that every system trains on and decodes, the same for all.
 
-Word ids only: a system adds the start, end and padding tokens where it wants them. The first ``SPECIAL`` ids are free
-for those, so that no word is one of them. Vocabulary 8,000 on each side.
+Word ids only: a system adds its start, end and padding tokens. The first ``SPECIAL`` ids are free for these, so that no
+word is one of them. Vocabulary 8,000 on each side.
 
 Lengths are normally distributed about their mean with a standard deviation of a seventh of it, source and target
-independently; a target has 21 words on average (and an end token) whatever the source, as a summary has. Batches are
-made as a loader makes them: a pool of a hundred batches is sorted by the source's length, in steps of a sixteenth of
-the mean, and within a step by the target's, and then cut. ``bucketed=False`` cuts the pool unsorted.
+independently; a target has 21 words on average (and an end token) for any source, like a summary. Batches are made as
+by a loader: a pool of a hundred batches is sorted by the source's length, in steps of a sixteenth of the mean, and
+within a step by the target's, and then cut. ``bucketed=False`` cuts the pool unsorted.
 """
 
 import random
@@ -38,7 +38,7 @@ class Pairs:
 
     @cached_property
     def tokens(self) -> int:
-        """Target tokens that a loss is computed on: the words and one end token each."""
+        """The number of target tokens in the loss: the words, and one end token for each target."""
         return sum(len(target) + 1 for target in self.targets)
 
     @property

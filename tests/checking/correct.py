@@ -1,4 +1,4 @@
-"""Ten correct pieces of attention code, as different people write them. ``check`` must find nothing in any of them."""
+"""Ten correct pieces of attention code in different styles. ``check`` must find nothing in any of them."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Faults of public tutorials, courses and libraries, re-created in our own code, each with where it was reported."""
+"""Faults of public tutorials, courses and libraries, re-created in our own code, each with a link to its report."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.checking.correct import CachedGPT, LuongDecoder
 
 
 class Faulty(NamedTuple):
-    """A fault: its name, where it was reported, and the arguments of check."""
+    """A fault: its name, a link to its report, and the arguments of check."""
 
     fault: str
     source: str
@@ -52,7 +52,7 @@ class UnpackedEncoder(nn.Module):
 
 
 class UnpackedSeq2Seq(nn.Module):
-    """The decoder starts from a state that was read from padding; its attention is masked well."""
+    """The decoder starts from a state that was read from padding; its attention is masked correctly."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ class DropoutAlways(nn.Module):
 
 
 class WithoutOffset(CachedGPT):
-    """A later step takes position 0 again."""
+    """Later steps use position 0 again."""
 
     def step(self, tokens: Tensor, state: Any) -> Any:
         x = (self.token(tokens) + self.position(torch.tensor(0))).unsqueeze(1)
@@ -196,7 +196,7 @@ class GrowingCache(CachedGPT):
 
 
 class OverwrittenFeed(LuongDecoder):
-    """The state of the next step is written over that of this one."""
+    """A step overwrites the state that it received."""
 
     def step(self, tokens: Tensor, state: Any) -> Any:
         logits, new = super().step(tokens, state)
@@ -217,7 +217,7 @@ class NotReordered(CachedGPT):
 
 
 class RowsAsTime(nn.Module):
-    """A module that wants time first, given batches first."""
+    """A module that expects time first and gets the batch first."""
 
     def __init__(self) -> None:
         super().__init__()

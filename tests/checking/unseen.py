@@ -1,4 +1,4 @@
-"""Faults in other shapes and conventions, written after ``check`` was finished, to see whether it looks for causes."""
+"""Faults in other shapes and conventions, written after ``check`` was finished, to test whether it finds causes."""
 
 import math
 from typing import Any
@@ -139,7 +139,7 @@ class TutorialDecoder(nn.Module):
 
 
 def length_mask(lengths: Tensor, max_len: int) -> Tensor:
-    """One token too few of every sentence."""
+    """The mask of lengths, with one token too few of every sentence."""
     return torch.arange(max_len)[None, :] < lengths[:, None] - 1
 
 

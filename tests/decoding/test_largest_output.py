@@ -25,7 +25,7 @@ def largest(values: Tensor, weight: Tensor, forbidden: Tensor = NONE) -> int:
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e15])
 @pytest.mark.parametrize("shape", [(300, 1), (300, 7), (500, 64), (200, 2000)])
 def test_it_is_the_largest(shape: tuple[int, int], scale: float) -> None:
-    """Also with two rows that differ by less than one step of the weight in eight bits."""
+    """It is, even if two rows differ by less than one step of the weight in eight bits."""
     torch.manual_seed(shape[1])
     found = 0
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Products with the same weights, and copies of these weights, which are kept while the weights are the same."""
+"""Products with the same weights, and copies of these weights, which are kept as long as the weights do not change."""
 
 import copy
 import gc
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def use(*layers: nn.Linear, values: Tensor | None = None) -> RepeatedProduct:
-    """A product that has been made often enough for a copy of the weights."""
+    """A product that was computed often enough for a copy of the weights."""
     product = RepeatedProduct.of(*layers)
     for _ in range(FEW_PRODUCTS + 1):
         product(torch.randn(1, layers[0].in_features) if values is None else values)

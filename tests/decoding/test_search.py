@@ -73,7 +73,7 @@ pytestmark = pytest.mark.usefixtures("no_gradients", "copies_at_once")
 
 @pytest.fixture
 def copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights are copied before their first product, for products of any size."""
+    """Copy weights before their first product, for products of any size."""
     monkeypatch.setattr(fast_weight_copies, "FEW_PRODUCTS", 0)
     monkeypatch.setattr(repeated_product, "LARGE", 0)
     monkeypatch.setattr(repeated_product, "MANY_WEIGHTS", 0)
@@ -137,7 +137,7 @@ def test_the_best_are_those_of_a_full_sort(vocabulary: int, width: float) -> Non
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_forbidden_words_are_not_among_the_best(beams: int) -> None:
-    """Whole blocks of -inf, and fewer words that are allowed than beams."""
+    """With whole blocks of -inf, and with fewer allowed words than beams."""
     vocab_size = BLOCK * 20
     model = tiny_model("luong-lstm-dot", vocab_size=vocab_size)
     processors = LogitsProcessorList([PrefixConstrainedLogitsProcessor(lambda row, ids: [4, 7 + BLOCK, EOS], 1)])
@@ -194,7 +194,7 @@ def test_stopping_criteria_are_obeyed(beams: int) -> None:
 
 
 def test_the_output_layer_may_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One with a hook is called, and not read."""
+    """An output layer with a hook is called; its weight is not read."""
     model = tiny_model("luong-gru-concat")
     source = words(2, 5)
     before = model.generate(source, custom_generate=search, max_new_tokens=9)
@@ -205,7 +205,7 @@ def test_the_output_layer_may_be_another(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("name", [*RNN_VARIANTS, *GENERATING])
 def test_bfloat16(name: str) -> None:
-    """Where two beams are equal but for rounding, either may win: the first new words are compared."""
+    """If two beams are equal up to rounding, either may win, so only the first new words are compared."""
     model = tiny_model(name, std=0.7 if name in RNN_VARIANTS else 1.0, dtype=torch.bfloat16)
     batch = padded(LEFT_PADDED)
     start = batch["input_ids"].shape[1] if name in CAUSAL else 1
@@ -254,7 +254,7 @@ def test_ends_outside_the_vocabulary_are_refused(custom_generate: Any, end: Any)
 
 
 def test_nothing_but_the_last_word_is_allowed() -> None:
-    """Forbidden words and the filling of the last block are all -inf; what is chosen are words."""
+    """Forbidden words and the padding of the last block are all -inf; only words are chosen."""
     log_probs = torch.full((1, 3, BLOCK * 10 + 3), -torch.inf)
     log_probs[:, :, -1] = 0.0
     _, beam, token = _best(log_probs, torch.zeros(1, 3), 6)
@@ -264,7 +264,7 @@ def test_nothing_but_the_last_word_is_allowed() -> None:
 
 
 class Overwrite(LogitsProcessor):
-    """Every word alike."""
+    """Give every word the same logit."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         assert scores.view(-1).shape[0] == scores.numel()
@@ -326,7 +326,7 @@ def test_what_forward_refuses_is_refused() -> None:
 
 @pytest.mark.parametrize(("variant", "beams"), [(name, 1 + 2 * (at % 2)) for at, name in enumerate(ATTENTION_VARIANTS)])
 def test_hooks_inside_the_decoder_are_called(variant: str, beams: int) -> None:
-    """A hook that changes the output, on one module at a time: the wiring itself, its layers, cells and attention.
+    """One module at a time gets a hook that changes its output: the wiring itself, its layers, cells and attention.
 
     The decoder's embedding and dropout have a hook that reads the number of tokens.
     """
@@ -365,7 +365,7 @@ def test_input_feeding_with_coverage(beams: int) -> None:
 
 @pytest.mark.parametrize("variant", ["luong-lstm-general-feeding", "bahdanau-lstm-additive-2-layers"])
 def test_states_keep_their_precision_under_autocast(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a loop over many tokens, as those that a cache carries for ``generate()``."""
+    """This holds for the states of a loop over many tokens, and for those in the cache of ``generate()``."""
     model, made = tiny_model(variant).float(), []
     make = recurrent_steps.RecurrentSearchDecoder.__init__
     monkeypatch.setattr(
@@ -390,7 +390,7 @@ def test_other_models_are_refused() -> None:
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("variant", GENERATING)
 def test_every_step_is_the_decoders(variant: str, beams: int) -> None:
-    """Where all rows run on for many steps, to different words."""
+    """All rows run for many steps, to different words."""
     options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 12, "suppress_tokens": [EOS]}
     options |= {"no_repeat_ngram_size": 2, "num_return_sequences": beams}
     for dtype in (torch.float32, torch.float64):
@@ -440,7 +440,7 @@ def test_keys_grow_with_the_length_and_not_with_the_beams(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("variant", GENERATING)
 def test_processors_that_look_at_every_beam(variant: str) -> None:
-    """All rows are then there from the first step."""
+    """Such processors get all rows from the first step on."""
     processors = LogitsProcessorList([Overwrite()])
     assert_like_generate(tiny_model(variant), **padded(LEFT_PADDED), num_beams=3, logits_processor=processors)
 

@@ -1,4 +1,4 @@
-"""What ``search()`` would compute otherwise than ``generate()``, it refuses."""
+"""``search()`` raises an error for everything that it would compute differently from ``generate()``."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from tests.factory import CAUSAL, EOS, GENERATING, SEQ2SEQ, padded, tiny_model, 
 
 
 def refuse(model: Any, said: str) -> None:
-    """``said`` is in the error by which a search of this model ends."""
+    """Check that a search of this model raises an error with the text ``said``."""
     with pytest.raises(ValueError, match=said):
         model.generate(**padded([[0, 0, 1], [1, 1, 1]]), custom_generate=search, max_new_tokens=3)
 
 
 def another_attention(module: nn.Module, *arguments: Any, **options: Any) -> Any:
-    """Somebody's."""
+    """An attention function of a user."""
     raise AssertionError("not to be called")
 
 
@@ -30,7 +30,7 @@ def test_another_attention_is_refused() -> None:
 
 
 class Adapter(nn.Module):
-    """A layer in another's place, as those of low rank."""
+    """A layer that replaces another one, like an adapter of low rank."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Random configs and random batches, many of them wrong: what a user may give, by mistake or not.
+"""Random configs and random batches, many of them wrong, as a user may give them, by mistake or not.
 
 A case is its number: ``batch_case(7)`` is the same at every call, and
 ``python -m tests.every_family.fuzz batch 7`` runs it alone.
@@ -34,7 +34,7 @@ NAN, INF = float("nan"), float("inf")
 
 @dataclass
 class Case:
-    """What is called, by what name it can be found again, and which arguments are out of the ordinary."""
+    """A call, the name by which it can be repeated, and its unusual arguments."""
 
     title: str
     changed: dict[str, Any]
@@ -42,7 +42,7 @@ class Case:
 
 
 def verdict(case: Case) -> str | None:
-    """None where the case works with finite results or is refused by name; else what went wrong."""
+    """None if the case works with finite results, or its error names the cause; else a description of the fault."""
     try:
         result = case.call()
     except (ValueError, TypeError, StrictDataclassError) as error:
@@ -59,7 +59,7 @@ def verdict(case: Case) -> str | None:
 
 
 def tensors(name: str, part: Any) -> list[tuple[str, Tensor]]:
-    """All tensors in outputs, with their names; except those of caches, whose free room may hold anything."""
+    """All tensors in outputs, with their names, except those of caches, whose free room may have any values."""
     if isinstance(part, Tensor):
         return [(name, part)]
     if isinstance(part, Cache) or part is None:
@@ -88,7 +88,7 @@ ODD = ["", "big", None, True, 2.5, -1, 0, [1], {}, NAN, INF, 10**5, 10**8, 10**1
 
 
 def config_case(number: int) -> Case:
-    """A config with up to four fields drawn anew, from fitting values more often than not; a model of it; a batch."""
+    """A config with up to four fields that are drawn anew, mostly from valid values; a model of it; a batch."""
     draw = random.Random(f"config {number}")
     config_class = draw.choice(list(CONFIGS))
     names = [field.name for field in fields(config_class) if field.name in vars(config_class)["__annotations__"]]
@@ -150,7 +150,7 @@ def embedding_size(model: Any) -> int:
 
 
 class Drawing:
-    """A batch that fits a model, and then does not any more: every change is a method."""
+    """A batch that fits a model, and changes that make it wrong: each change is a method."""
 
     def __init__(self, name: str, number: int) -> None:
         self.draw = random.Random(f"batch {number}")
@@ -175,7 +175,7 @@ class Drawing:
         self.batch[name] = self.changed[name] = value
 
     def shape(self, name: str) -> tuple[int, int]:
-        """Most often that which fits."""
+        """A shape, mostly the right one."""
         is_target = name.startswith("decoder_") or (name.endswith("labels") and self.config.is_encoder_decoder)
         length = self.target if is_target else self.length
         if self.draw.random() < 0.8:

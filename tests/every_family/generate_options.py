@@ -1,6 +1,6 @@
-"""Every option of ``generate()`` as it may be given, for ``test_generate_options.py``.
+"""Calls with every option of ``generate()``, for ``test_generate_options.py``.
 
-Letters in comments: R rows of the batch, V words of the vocabulary.
+Dimensions: R rows of the batch, V words of the vocabulary.
 """
 
 from collections.abc import Callable
@@ -54,10 +54,10 @@ class Case:
 
     Attributes:
         options: its arguments, or a function that makes them for a model
-        holds: what is true of the new tokens of every row, whatever the model
+        holds: a property of the new tokens of every row, for any model
         rows: R; assisted decoding takes one row
         may_end: whether rows may end at different lengths
-        refused: the models that must refuse it, and a part of the message
+        refused: the models that must raise an error, and a part of the message
         ignored: the models without a use for it, which must give the result without it
     """
 
@@ -81,7 +81,7 @@ class Case:
 
 
 class Recorder(BaseStreamer):
-    """Keep what is streamed."""
+    """A streamer that records its tokens."""
 
     def __init__(self) -> None:
         self.tokens: list[Tensor] = []
@@ -159,7 +159,7 @@ def own_cache(model: Any) -> Any:
 
 
 def prompt(model: Any) -> dict[str, Any]:
-    """A begun target; a causal model has its prompt in any case."""
+    """The beginning of a target; a causal model always has a prompt."""
     return {"decoder_input_ids": torch.tensor([[BOS, 7], [BOS, 9]])} if has_encoder(model) else {}
 
 

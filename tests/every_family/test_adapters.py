@@ -1,4 +1,5 @@
-"""Every method of PEFT that the docs name, on every head: trained, saved, loaded and merged, or refused with a reason.
+"""Every method of PEFT that the docs name, on every head: it is trained, saved, loaded and merged, or raises an error
+with a reason.
 
 ``test_lora.py`` has the modules that LoRA reaches, and the way through ``Trainer``.
 """
@@ -85,7 +86,7 @@ def model_of(name: str) -> Any:
 
 
 def sizes_of_prompts(config: Any) -> dict[str, int]:
-    """What PEFT cannot read from the configs of recurrent and pooled models, as the docs have it."""
+    """The sizes that PEFT cannot read from the configs of recurrent and pooled models, as in the docs."""
     if config.model_type == "pooled_encoder":
         encoder = config.encoder
         layers, heads = encoder.num_hidden_layers, encoder.num_attention_heads
@@ -107,7 +108,7 @@ def adapted(name: str, method: str) -> Any:
 
 
 def reason(name: str, method: str) -> tuple[Any, str] | None:
-    """The error of what a model cannot do; None for what it can."""
+    """The error for a method that a model does not support; None for one that it supports."""
     if name.startswith("sutskever") and method == "lora":  # the output projection is its only linear module
         return ValueError, "No `target_modules` passed"
     if name.startswith("sutskever") and method.startswith("ia3"):

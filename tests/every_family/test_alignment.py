@@ -89,7 +89,7 @@ def test_forced_decoding_has_no_dropout_and_leaves_the_mode_as_it_was() -> None:
 
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
-    """A word is what stands between spaces, made of one-letter tokens "a" (3) to "j" (12); other letters are lost."""
+    """Words are separated by spaces and consist of one-letter tokens "a" (3) to "j" (12); other letters are dropped."""
     letters = {letter: index for index, letter in enumerate("abcdefghij", start=3)}
     tokenizer = Tokenizer(models.BPE({"<pad>": 0, "<s>": 1, "</s>": 2, **letters}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -107,7 +107,7 @@ def letters_of(text: str) -> list[int]:
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("variant", WITH_ATTENTION)
 def test_pairs_are_aligned_word_by_word(variant: str, shift: int) -> None:
-    """Against forced decoding one pair at a time, words put together by hand."""
+    """Compared with forced decoding of one pair at a time, whose tokens are joined to words by hand."""
     model = tiny_model(variant, max_source_positions=12)
     pairs = align(model, word_tokenizer(), SOURCES, TARGETS, batch_size=2, shift=shift)
     for source, target, pair in zip(SOURCES, TARGETS, pairs, strict=True):
@@ -139,7 +139,7 @@ def test_pairs_given_as_words_keep_their_words() -> None:
 
 
 def test_words_are_those_of_the_text_and_not_of_the_tokenizer() -> None:
-    """With capitals, with characters that no token stands for, and without the mark of a word's start."""
+    """With uppercase letters, with characters that have no token, and without the mark of a word's start."""
     folder = model_path(TRANSLATION)
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     (pair,) = align(model, tokenizer, ["Two dogs eat 寿司."], ["Zwei Hunde essen."])

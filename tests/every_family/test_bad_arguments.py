@@ -1,5 +1,5 @@
-"""Bad arguments of the public functions: the error names the argument and what was given, and is raised by the package
-itself, not by torch or a tokenizer on the way.
+"""Bad arguments of the public functions: the error names the argument and its value, and the package itself raises it,
+not torch or a tokenizer.
 """
 
 import traceback
@@ -165,7 +165,7 @@ def test_names_of_models(name: Any) -> None:
 
 
 def test_an_adapted_model_is_aligned_and_shown() -> None:
-    """It is of a class of PEFT, around the model."""
+    """An adapted model is an object of PEFT that wraps the model."""
     model = make_model("attentional-rnn")
     expected = attnzoo.align(model, TOKENIZER, ["abc"], ["ab"])
     adapted = get_peft_model(model, LoraConfig(r=2, task_type="SEQ_2_SEQ_LM"))

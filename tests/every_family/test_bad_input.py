@@ -1,4 +1,4 @@
-"""What every model and config refuses: the message has the argument's name, its value, and what would be right."""
+"""Bad input of every model and config: the message has the argument's name, its value, and what would be right."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ cached_model = functools.cache(tiny_model)
 
 
 def forward(kind: str, **given: Any) -> Any:
-    """Call with a good source of (2, 4) and target of (2, 3), but for what the test gives; None leaves one out."""
+    """Call with a valid source (2, 4) and target (2, 3), except for the test's arguments; None leaves one out."""
     model = cached_model(kind)
     batch = {"input_ids": words(2, 4)}
     if kind in SEQ2SEQ_KINDS:
@@ -40,7 +40,7 @@ FLAGS_OF_A_CALL = ("output_hidden_states", "output_attentions", "use_cache", "sk
 @pytest.mark.parametrize("value", ["no", 1, torch.tensor(True)], ids=str)
 @every_kind
 def test_flags_of_a_call_of_another_type(kind: str, value: Any) -> None:
-    """A text would mean yes, whatever it says."""
+    """Any text would count as True."""
     parameters = inspect.signature(cached_model(kind).forward).parameters
     for name in (name for name in FLAGS_OF_A_CALL if name in parameters or name.startswith("output_")):
         with refused(TypeError, f"{name} must be True or False, got"):
@@ -254,7 +254,7 @@ def test_numbers_out_of_range(config_class: Any, name: str, accepted: str, value
 @pytest.mark.parametrize("config_class", [AttentionalRNNConfig, SmallTransformerConfig])
 @pytest.mark.parametrize("name", ["pad_token_id", "decoder_start_token_id"])
 def test_token_ids_of_another_type(config_class: Any, name: str) -> None:
-    """Labels are shifted with both, so neither may be missing."""
+    """Both ids are used to shift labels, so neither may be missing."""
     for value in (None, "0", [0]):
         with refused(StrictDataclassError, name, "int"):
             config_class(**{name: value})

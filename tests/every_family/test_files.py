@@ -1,4 +1,4 @@
-"""Every model of every family in files and copies: what is saved, what is loaded, and what is refused."""
+"""Every model of every family in files and copies: saving, loading, and errors."""
 
 import copy
 import itertools
@@ -51,7 +51,7 @@ def compute(model: Any) -> Tensor:
 
 
 def assert_same(model: Any, other: Any) -> None:
-    """The same weights and the same first output, to the bit."""
+    """Check that weights and first output are equal, bit for bit."""
     weights = other.state_dict()
     assert all(torch.equal(tensor, weights[key]) for key, tensor in model.state_dict().items())
     assert torch.equal(compute(aligned(other)), compute(model))
@@ -92,7 +92,7 @@ def test_head_and_base_load_each_others_weights(name: str, is_tied: bool, tmp_pa
 @pytest.mark.usefixtures("uninitialised_memory_is_nan")
 @every_model
 def test_weights_that_a_checkpoint_lacks_are_initialised(name: str, tmp_path: Path) -> None:
-    """Others are left as they are; two halves of the weights are missing in turn, then all of them."""
+    """The other weights do not change. First one half of the weights is missing, then the other half, then all."""
     model = tiny_model(name, dtype=torch.float32)
     model.save_pretrained(tmp_path)
     saved = load_file(tmp_path / "model.safetensors")
@@ -138,7 +138,7 @@ def test_every_way_to_place_the_weights_gives_the_same_model(kind: str, placemen
 
 @every_head
 def test_a_model_on_disk_computes_the_same(name: str, tmp_path: Path) -> None:
-    """Accelerate then brings a module's weights before its forward pass: no other module may read them."""
+    """Accelerate loads a module's weights just before its forward pass, so no other module may read them."""
     model = tiny_model(name, tie_word_embeddings=False)
     model.save_pretrained(tmp_path)
     parts = [part for part, _ in model.named_children()]
@@ -251,7 +251,7 @@ for _names, _tied in (
 def test_resized_vocabulary(
     name: str, is_tied: bool, sizes: tuple[int | None, int | None, int], tmp_path: Path
 ) -> None:
-    """Words that stay keep their outputs; forward, loss, generate, save and load go on working."""
+    """Words that stay keep their outputs; forward, loss, generate, save and load still work."""
     size, multiple, expected = sizes
     ties = (
         {}
@@ -297,7 +297,7 @@ def test_resized_vocabulary(
 
 @pytest.mark.parametrize("name", [*RNN_VARIANTS, *TRANSFORMER_VARIANTS])
 def test_tied_matrices_stay_one(name: str, tmp_path: Path) -> None:
-    """While training, in another precision, in a copy, and in a file, which holds them once."""
+    """In training, in another precision, in a copy, and in a file, which stores them once."""
     model = tiny_model(name, dtype=torch.float32, **tied(name))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     start = vocabulary_matrices(model)[0].clone()
@@ -381,7 +381,7 @@ except ImportError:
 
 @pytest.fixture(scope="module")
 def loaded_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every folder as a push has it, with its code, and its outputs in a process that has nothing else."""
+    """Every folder as it is pushed, with its code, and its outputs in a process that has nothing else."""
     root = tmp_path_factory.mktemp("without")
     for kind in KINDS:
         folder = save_folder(kind, root / kind)

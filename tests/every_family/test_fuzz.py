@@ -1,4 +1,4 @@
-"""Whatever a config or a batch is made of, it works with finite results, or an error names the field or argument."""
+"""Any config and any batch works with finite results, or raises an error that names the field or argument."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,9 @@ def test_many_more_cases(make_case: Callable[[int], Case]) -> None:
 
 
 def test_the_search_finds_what_it_looks_for() -> None:
-    """A bare error, a nameless one and a NaN are found, and a case is the same whenever it is made."""
+    """It finds an error without a message, an error without a name, and a NaN; a case with one number is always the
+    same.
+    """
     for call in (lambda: [][0], lambda: int("x"), lambda: (float("nan") * batch_case(0).call()[0],)):
         assert verdict(Case("title", {"input_ids": None}, call))
     assert batch_case(3).title == batch_case(3).title

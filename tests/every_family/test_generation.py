@@ -1,4 +1,4 @@
-"""Decoding step by step, of every model that generates: the cache, every mode of generate(), beam search."""
+"""Decoding step by step with every model that generates: the cache, every mode of generate(), beam search."""
 
 import itertools
 from collections.abc import Callable
@@ -55,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def wide_model(name: str, seed: int = 0, **options: Any) -> Any:
-    """With weights so wide that sequences end at different lengths."""
+    """A model with such large weights that sequences end at different lengths."""
     return tiny_model(name, seed=seed, std=1.0 if name in RNN_VARIANTS else 0.3, **options)
 
 
@@ -69,7 +69,7 @@ def prompt_length(model: Any, batch: dict[str, Tensor]) -> int:
 
 
 def new_tokens(model: Any, batch: dict[str, Tensor], row: Tensor) -> list[int]:
-    """What was generated after the start token or the prompt, up to and including the end token."""
+    """The tokens generated after the start token or the prompt, up to and including the end token."""
     tokens = row.tolist()[prompt_length(model, batch) :]
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
@@ -98,7 +98,7 @@ def log_probabilities(model: Any, batch: dict[str, Tensor], sequences: Tensor) -
 @pytest.mark.parametrize("sizes", [[1] * 9, [3, 1, 5]], ids=str)
 @pytest.mark.parametrize(("name", "attention"), [case for case in BACKENDS if case[0] in GENERATING_HEADS])
 def test_cached_steps_equal_teacher_forcing(name: str, attention: str | None, sizes: list[int]) -> None:
-    """With left padding: the first step's places among the padding are not its positions."""
+    """Also with left padding, where the place of the first step in the padded row is not its position."""
     model, batch = tiny_model(name, attention=attention), padded(LEFT)
     text = words(len(LEFT), sum(sizes), seed=1)
     whole = at_once(model, batch, text, output_attentions=name in RNN_VARIANTS)
@@ -174,7 +174,7 @@ def test_beam_search_needs_the_cache_reordered(name: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_guidance_is_refused_where_the_prompt_is_a_source(name: str, use_cache: bool) -> None:
-    """Transformers' unconditional pass takes what was generated for a source."""
+    """Transformers' unconditional pass would read the generated tokens as a source."""
     with pytest.raises(ValueError, match=r"guidance_scale=1.5 is for models without an encoder"):
         tiny_model(name).generate(words(2, 4), guidance_scale=1.5, use_cache=use_cache, max_new_tokens=3)
     guided = tiny_model("causal-pre-learned").generate(words(1, 4), guidance_scale=2.0, max_new_tokens=4)
@@ -311,7 +311,7 @@ def test_beam_search_equals_brute_force_on_a_tiny_vocabulary(name: str) -> None:
 
 
 def test_beam_search_finds_more_than_greedy_search() -> None:
-    """Else the test above would hold for a beam search that is none, or for sequences of one length only."""
+    """Otherwise the test above would pass for a greedy search, or for sequences of one length only."""
     bests, greedies = [], []
     for name in GENERATING_HEADS:
         model, source = wide_model(name, seed=3, vocab_size=5), {"input_ids": words(1, 4, seed=3, vocab_size=5)}

@@ -1,4 +1,4 @@
-"""Files of a model that somebody has damaged or made: an error says which, and nothing is run or ignored."""
+"""Damaged or hostile files of a model: an error names the file, and nothing is run or ignored."""
 
 import json
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_a_damaged_generation_config_is_not_ignored(kind: str, content: str, tmp
 
 
 def test_a_search_holds_no_more_than_it_finds() -> None:
-    """A limit of a million tokens takes no memory before they are there."""
+    """A limit of a million tokens takes no memory before the tokens are generated."""
     model = tiny_model("attentional-rnn")
     options: dict[str, Any] = {"num_beams": 3, "forced_eos_token_id": None, "sequence_bias": {(EOS,): 50.0}}
     batch = words(2, 4)

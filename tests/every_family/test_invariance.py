@@ -1,4 +1,4 @@
-"""What must not change a model's numbers: padding, the other rows of the batch, their order, the tokens to come."""
+"""Invariance of a model's outputs: to padding, to the other rows of the batch and their order, to future tokens."""
 
 import functools
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ cached_model = functools.cache(tiny_model)
 
 
 class Case(NamedTuple):
-    """A batch: the text of every row, the places it takes among the padding, the targets and the labels."""
+    """A batch: the text of every row, its places in the padded row, the targets and the labels."""
 
     texts: list[Tensor]  # one (length,) per row, of two tokens or more: a pair has two sentences
     places: list[list[int]]
@@ -69,7 +69,7 @@ def row_batch(model: Any, case: Case, row: int) -> dict[str, Tensor]:
 
 
 def whole_batch(model: Any, case: Case, order: list[int]) -> dict[str, Tensor]:
-    """Rows in this order, with any tokens under the padding; row -1 is one of nothing but padding."""
+    """Rows in this order, with random tokens under the padding; row -1 is padding only."""
     generator = torch.Generator().manual_seed(case.seed + 1)
     ids = torch.randint(VOCAB_SIZE, (len(order), case.width), generator=generator)
     batch = {"input_ids": ids, "attention_mask": torch.zeros_like(ids)}
@@ -104,7 +104,7 @@ def parts_of(outputs: Any, config: Any, row: int, places: Any) -> list[Tensor]:
 @given(case=cases(), data=st.data())
 @examples
 def test_a_row_is_computed_as_if_alone(name: str, attention: str | None, case: Case, data: st.DataObject) -> None:
-    """Whatever stands beside it and under its padding, on whichever side that is; a row of padding is finite."""
+    """With any other rows, and any tokens under padding on any side; the outputs of a row of padding are finite."""
     model = cached_model(name, attention=attention).train(case.training)
     rows = data.draw(st.permutations(range(-1, len(case.texts))))
     order = rows[: data.draw(st.integers(1, len(rows)))]

@@ -1,4 +1,4 @@
-"""Slow checks of every family: eight examples are learned by heart, and a recurrent model is exported as a graph."""
+"""Slow checks of every family: eight examples are memorised, and a recurrent model is exported as a graph."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_eight_examples_are_learned_by_heart(kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["single", "luong-lstm-general-predictive-feeding", "bahdanau-gru-general-monotonic"])
 def test_an_exported_recurrent_model_is_for_every_batch_and_every_mask(name: str) -> None:
-    """Of one length: ``torch.export`` unrolls torch's recurrent layers."""
+    """All masks have one length, since ``torch.export`` unrolls torch's recurrent layers."""
     model = tiny_model(name, dtype=torch.float32)
     batch = {key: tensor[:4, :3] for key, tensor in inputs(model.config, target_length=2).items()}
     rows = torch.export.Dim("rows", min=1, max=64)

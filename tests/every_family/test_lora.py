@@ -1,4 +1,4 @@
-"""LoRA of PEFT on every family: what the docs say it reaches, and the way from the Trainer to one model again."""
+"""LoRA of PEFT on every family: the adapted modules are those in the docs; training, and merging into one model."""
 
 import itertools
 import re
@@ -55,8 +55,9 @@ def with_adapters(model: nn.Module, **options: Any) -> set[str]:
 
 
 def every_rnn() -> Iterable[nn.Module]:
-    """Every wiring, score and window, with every kind of start state, as far as they go together; an LSTM's states
-    need all that those of other cells need."""
+    """Every valid combination of wiring, score, window and kind of start state. LSTM cells need every module that other
+    cells need.
+    """
     fields = AttentionalRNNConfig.__dataclass_fields__
     wirings, windows = (re.findall(r"'(\w+)'", str(fields[name].type)) for name in ("wiring", "window"))
     choices = [wirings, ["none", *SCORES], windows]

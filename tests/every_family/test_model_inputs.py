@@ -1,4 +1,4 @@
-"""What every model of every family makes of a mask, of ids and labels, and of an argument that it does not know."""
+"""How every model of every family reads masks, ids, labels, and arguments that it does not know."""
 
 import json
 from pathlib import Path
@@ -62,7 +62,7 @@ def masks_of(model: Any) -> list[str]:
 
 
 def small_batch(model: Any, rows: int = 1) -> dict[str, Tensor]:
-    """Of three tokens, both in source and target."""
+    """A batch of three tokens, in the source and in the target."""
     batch = {"input_ids": torch.tensor([[7, 8, 9]] * rows)}
     if model.config.is_encoder_decoder:
         batch["decoder_input_ids"] = torch.tensor([[1, 7, 8]] * rows)
@@ -95,7 +95,7 @@ def test_other_masks_are_refused_by_name(kind: str, form: str) -> None:
 
 
 def test_a_graph_reads_an_additive_mask_too() -> None:
-    """Where values cannot be looked at, they still say the same."""
+    """In a graph, which cannot check the values, the mask has the same effect."""
     compiled = torch.compile(read_mask, backend="eager", fullgraph=True)
     for mask in FORMS.values():
         assert torch.equal(compiled(mask, "attention_mask"), FORMS["bool"])
@@ -103,7 +103,7 @@ def test_a_graph_reads_an_additive_mask_too() -> None:
 
 @every_kind
 def test_embeddings_that_are_not_finite(kind: str) -> None:
-    """Under padding they make no difference; elsewhere they are refused."""
+    """Under padding they have no effect; elsewhere they raise an error."""
     model = make_model(kind)
     batch = small_batch(model)
     sides = ["", "decoder_"] if model.config.is_encoder_decoder else [""]
@@ -299,7 +299,7 @@ def test_what_transformers_would_trip_over(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("given", [{"hidden_size": 2**16}, {"vocab_size": 10**7}], ids=str)
 def test_a_config_that_is_not_that_of_its_weights(given: dict[str, int], tmp_path: Path) -> None:
-    """Before there is memory for what it asks for: 260 GB in one case."""
+    """The error comes before the memory is allocated: 260 GB in one case."""
     make_model("transformer-causal").save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2} | given))

@@ -1,4 +1,4 @@
-"""What every model of every family returns: names, shapes, gradients, losses; in float64, half precision, training."""
+"""The outputs of every model: names, shapes, gradients, losses; in float64, half precision, training."""
 
 import inspect
 import math
@@ -133,7 +133,7 @@ def test_states_and_weights_come_on_request(name: str, attention: str | None) ->
 
 @every_model
 def test_states_and_weights_retain_their_gradients(name: str) -> None:
-    """The states lie between the weights and the first output; a loss of the attention weights reaches the words."""
+    """The states are between the weights and the first output; a loss of attention weights reaches the embeddings."""
     model = tiny_model(name)
     model.set_attn_implementation("eager")
     outputs = model(**inputs(model.config), output_hidden_states=True, output_attentions=True)
@@ -205,7 +205,7 @@ def test_a_source_without_a_target_is_its_own_target(name: str) -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("name", [name for name in HEADS if not HEADS[name][0].__name__.endswith("Classification")])
 def test_labels_are_predicted_where_each_head_has_them(name: str, smoothing: float) -> None:
-    """A causal model is given the text itself and shifts it; the others' labels stand where they are predicted."""
+    """The labels of a causal model are the text, which it shifts; those of others are at the predicting tokens."""
     model = tiny_model(name, **({"coverage_loss_coefficient": 0.0} if "coverage" in name else {}))
     batch = labelled(model)
     outputs = model(**batch, smoothing=smoothing)
@@ -257,7 +257,7 @@ def test_every_problem_of_classification(name: str, labels: Tensor, problem: Any
 @pytest.mark.parametrize("options", [{}, {"num_items_in_batch": 7}, {"num_items_in_batch": 0}], ids=str)
 @every_head
 def test_the_loss_of_a_batch_without_a_label_is_zero(name: str, options: dict[str, Any]) -> None:
-    """NaN would go through the optimiser into every weight."""
+    """A NaN would reach every weight through the optimiser."""
     model = tiny_model(name).train()
     batch = labelled(model)
     batch["labels"] = torch.full_like(batch["labels"], -100)
@@ -269,7 +269,7 @@ def test_the_loss_of_a_batch_without_a_label_is_zero(name: str, options: dict[st
 
 
 def loss_paths(model: Any) -> list[dict[str, bool]]:
-    """With the logits, and without them where the head has that path."""
+    """The loss with logits, and without them if the head has that path."""
     return [{}, {"skip_logits": True}] if "skip_logits" in inspect.signature(model.forward).parameters else [{}]
 
 
@@ -320,7 +320,7 @@ def test_smoothing_and_the_number_of_labels_are_checked_on_every_path(kind: str)
 
 
 def with_dropout(name: str, rate: float) -> dict[str, Any]:
-    """All of a model's rates; in an RNN the model's own words, too, which are drawn."""
+    """All dropout rates of a model, and for an RNN the random choice of its own words."""
     config = tiny_config(MODELS[name][1])
     rates = {field: rate for field in ("dropout", "attention_dropout", "classifier_dropout") if hasattr(config, field)}
     return rates | ({"teacher_forcing_ratio": 0.5} if rate and hasattr(config, "teacher_forcing_ratio") else {})
@@ -339,7 +339,7 @@ def test_only_dropout_makes_a_difference_and_only_in_training(name: str) -> None
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.9])
 @every_head
 def test_every_parameter_gets_a_finite_gradient(name: str, rate: float) -> None:
-    """Else distributed training would wait for those that get none. With 0.3 the embeddings are tied."""
+    """Distributed training would wait for parameters without a gradient. With 0.3 the embeddings are tied."""
     variant = HEADS[name][1]
     fields = with_dropout(name, rate) | (
         tied(variant) if rate == 0.3 and hasattr(tiny_config(variant), "tie_word_embeddings") else {}
@@ -365,7 +365,7 @@ CHECKPOINTED += [(name, True) for name in KINDS.values() if name in RNN_VARIANTS
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable.*:FutureWarning")
 @pytest.mark.parametrize(("name", "output_attentions"), CHECKPOINTED)
 def test_activation_checkpointing_gives_the_same_gradients_and_stores_less(name: str, output_attentions: bool) -> None:
-    """With dropout and two layers; of the RNN in the decoder's loop that makes attention weights, too."""
+    """With dropout and two layers; for the RNN also in the decoder's loop that computes attention weights."""
     layers = {"encoder_layers": 2, "decoder_layers": 2} if name in RNN_VARIANTS else {"num_hidden_layers": 2}
     model = tiny_model(name, dropout=0.3, **layers).train()
     batch = labelled(model) | ({"output_attentions": True} if output_attentions else {})

@@ -1,4 +1,4 @@
-"""Pipelines: what they give is what the model and ``generate()`` give, in batches as one by one."""
+"""Pipelines give the results of the model and ``generate()``, in batches and one by one."""
 
 from contextlib import nullcontext
 from copy import deepcopy
@@ -25,7 +25,7 @@ WORDS = ["attention", "zoo", "caterpillar"]
 
 @pytest.fixture(scope="module")
 def pronounce() -> Any:
-    """The pipeline, called often enough for search() to have copies of the weights: their products round otherwise."""
+    """The pipeline, called often enough for search() to copy the weights; products with copies round differently."""
     made = pipeline("grapheme-to-phoneme", model=str(FOLDER), device="cpu")
     for size in (1, 2):
         made([*WORDS, *WORDS], batch_size=size)
@@ -115,7 +115,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_the_search_itself_gives_the_scores(
     options: dict[str, Any], pronounce: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of a second pass through the model, which only alignments take."""
+    """They equal those of a second pass through the model, which only alignments need."""
     torch.manual_seed(0)
     expected = pronounce(WORDS, alignments=True, **options)
     monkeypatch.delattr("attnzoo.pipelines.forced_decode")
@@ -320,7 +320,7 @@ def test_stop_strings_of_the_generation_config_are_refused_with_what_to_do() -> 
 
 
 def test_the_best_target_comes_first(pronounce: Any) -> None:
-    """The beam search has a length penalty, so that its own order is another one in a third of the lists."""
+    """The beam search has a length penalty, so its own order differs in a third of the lists."""
     words = ["alignment", "avalanche", "electricity", "castle", "bureau", "caterpillar", "colonel", "dinosaur", "queue"]
     for targets in pronounce(words, n_best=5, batch_size=9):
         scores = [target["score"] for target in targets]
@@ -329,7 +329,7 @@ def test_the_best_target_comes_first(pronounce: Any) -> None:
 
 @pytest.fixture(scope="module")
 def translate() -> Any:
-    """By a Transformer, whose attention has several layers and heads; it says the words from their end."""
+    """A pipeline with a Transformer, which has several layers and heads; it writes the words backwards."""
     model = make_model("transformer-encoder-decoder")
     model.generation_config.max_new_tokens = 8
     return pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")
@@ -413,7 +413,7 @@ class Faulty(BaseStreamer, LogitsProcessor):
 @pytest.mark.parametrize("what", ["logits_processor", "prefix_allowed_tokens_fn", "streamer"])
 @pytest.mark.parametrize("kind", ["attentional-rnn", "transformer-encoder-decoder"])
 def test_an_error_of_the_users_own_code_is_raised(kind: str, what: str, nth: int, error: type[Exception]) -> None:
-    """And nothing is searched a second time, which would hide it: a counter does not raise again."""
+    """Nothing is searched a second time, which would hide the error: a counter does not raise again."""
     model = make_model(kind)
     pipe = pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu", max_new_tokens=6)
     for beams in (1,) if what == "streamer" else (1, 2):
@@ -450,7 +450,7 @@ def test_what_is_told_at_a_call_adds_to_what_was_told_before(translate: Any) -> 
 
 
 def test_search_finds_the_same_time_after_time(translate: Any) -> None:
-    """The attentions that a pipeline asks a Transformer for leave hooks on it, which search() may pass by."""
+    """A pipeline that requests attentions of a Transformer leaves hooks on it, which search() may ignore."""
     expected = translate("efabc", num_beams=4, n_best=4)
     for _ in range(2):
         found = translate("efabc", num_beams=4, n_best=4, custom_generate=attnzoo.search)
@@ -463,7 +463,7 @@ END = TOKENIZER.eos_token_id
 @pytest.mark.parametrize("where", ["model", "made", "called", "config"])
 @pytest.mark.parametrize("extra", [[], [END], "letters"], ids=["none", "one", "several"])
 def test_a_target_ends_at_the_first_end_in_force(where: str, extra: Any, translate: Any) -> None:
-    """Of samples of unequal lengths; some of the letters end a target, too, and some may come after another end."""
+    """Samples have unequal lengths; some letters end a target, too, and some may come after another end."""
     ends = [END, *range(5, 15)] if extra == "letters" else (extra or None)
     model = make_model("transformer-encoder-decoder", std=0.2)
     model.generation_config.max_new_tokens = 8
@@ -504,7 +504,9 @@ def test_what_a_translator_does_not_know_is_named(translate: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["attentional-rnn", "transformer-encoder-decoder"])
 def test_a_source_unlike_those_of_the_training_gives_a_warning(kind: str) -> None:
-    """Where the config says what is usual: log p per token, and a length. A sample may be improbable by chance."""
+    """If the config has the usual log p per token and length. Samples give no warning: they may be improbable by
+    chance.
+    """
     model = make_model(kind, std=0.3)
     model.generation_config.update(max_new_tokens=4, num_beams=2)
     translate = pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")

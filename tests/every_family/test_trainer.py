@@ -1,4 +1,4 @@
-"""What users of the Trainer and of PEFT do, done with every family and head; what one family adds is in its room."""
+"""Common uses of the Trainer and of PEFT, with every family and head; special ones are in the family's folder."""
 
 import os
 from pathlib import Path
@@ -48,13 +48,13 @@ EVERY_STEP = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps
 
 
 def random_parts(name: str) -> dict[str, Any]:
-    """All that draws random numbers in training: dropout, and an RNN's own words."""
+    """Everything that draws random numbers in training: dropout, and an RNN's own words."""
     has_own_words = hasattr(make_model(name).config, "teacher_forcing_ratio")
     return {"dropout": 0.3} | ({"teacher_forcing_ratio": 0.5} if has_own_words else {})
 
 
 def without_penalty(name: str) -> dict[str, float]:
-    """A Trainer that smooths labels would lose the penalty, which the classifier refuses."""
+    """A Trainer that smooths labels would lose the penalty, for which the classifier raises an error."""
     return {"penalty_coefficient": 0.0} if name.startswith("self-attentive") else {}
 
 
@@ -93,7 +93,7 @@ def test_accumulated_batches_take_the_step_of_one_large_batch(name: str, way: st
 
 @every_trained
 def test_label_smoothing_of_the_trainer_is_our_own(name: str, tmp_path: Path) -> None:
-    """Of the labels where each head has them: a causal model's are shifted, the others' are not."""
+    """The labels of a causal model are shifted, those of the others are not."""
     model = make_model(name, **without_penalty(name))
     trainer = make_trainer(model, tmp_path, label_smoothing_factor=SMOOTHING)
     batch = batch_for(model)
@@ -118,7 +118,7 @@ def test_evaluation_loss_is_the_mean_over_all_labels(name: str, tmp_path: Path) 
 
 @every_seq2seq
 def test_ignored_labels_change_neither_loss_nor_gradient(name: str) -> None:
-    """Nor does it matter whether the collator or the model makes the decoder's input of them."""
+    """This holds whether the collator or the model makes the decoder's input from them."""
     results = []
     for multiple, is_collators in ((None, True), (16, True), (16, False)):
         model = make_model(name).double()
@@ -208,7 +208,7 @@ def right_answers(model: Any) -> Any:
     """Accuracy of logits as ``compute_metrics`` gets them, or of generated tokens."""
 
     def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
-        assert isinstance(prediction.predictions, np.ndarray)  # no cache, no states, no penalties beside them
+        assert isinstance(prediction.predictions, np.ndarray)  # and no cache, states or penalties
         if model.config.is_encoder_decoder:
             pairs = zip(decode(prediction.predictions), decode(prediction.label_ids), strict=True)
             return {"right": float(np.mean([a == b for a, b in pairs]))}
@@ -287,7 +287,7 @@ def test_texts_are_learned_generated_saved_and_loaded(name: str, tmp_path: Path)
 
 
 def test_label_smoothing_needs_a_collator_that_knows_the_model(tmp_path: Path) -> None:
-    """The Trainer then keeps the labels to itself, and nothing is left to make the decoder's input from."""
+    """The Trainer withholds the labels from the model, so without the collator there is no decoder input."""
     trainer = make_trainer(make_model("attentional-rnn"), tmp_path, label_smoothing_factor=0.3)
     trainer.data_collator = DataCollatorForSeq2Seq(TOKENIZER)
     with pytest.raises(ValueError, match="decoder_input_ids"):
@@ -298,7 +298,7 @@ def test_label_smoothing_needs_a_collator_that_knows_the_model(tmp_path: Path) -
 
 
 def step_of_six_rows(kind: str, folder: Path, share: int) -> dict[str, Tensor]:
-    """A step of gradient descent, of which this process has a share of the rows."""
+    """A step of gradient descent, in which this process has a share of the rows."""
     model = make_model(kind)
     trainer = make_trainer(model, folder, per_device_train_batch_size=share, **ONE_STEP)
     trainer.train_dataset = trainer.train_dataset[:6]
@@ -307,7 +307,7 @@ def step_of_six_rows(kind: str, folder: Path, share: int) -> dict[str, Tensor]:
 
 
 def steps_of_half_the_rows(rank: int, folder: str) -> None:
-    """Be one of two processes, which meet in a file."""
+    """Run one of two processes, which find each other by a file."""
     os.environ |= {"ACCELERATE_USE_CPU": "1", "WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}  # Accelerate asks for them; nobody connects there
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
@@ -327,7 +327,7 @@ def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", TRAINED)
 def test_two_processes_step_as_one(kind: str, two_processes: Path, tmp_path: Path) -> None:
-    """Every label counts alike, whichever process has it."""
+    """Every label has the same weight, in either process."""
     together, alone = load_file(two_processes / f"{kind}.safetensors"), step_of_six_rows(kind, tmp_path, share=6)
     assert together.keys() == alone.keys()
     before = weights(make_model(kind))
@@ -340,7 +340,7 @@ def test_two_processes_step_as_one(kind: str, two_processes: Path, tmp_path: Pat
 
 
 def with_adapters(model: Any, names: Any) -> Any:
-    """LoRA on some of its modules, that has been trained already: its second matrix is not zero."""
+    """The model with LoRA on some of its modules, already trained: the second matrix is not zero."""
     adapted = get_peft_model(model, LoraConfig(r=2, target_modules=names))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

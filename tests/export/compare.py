@@ -1,4 +1,4 @@
-"""What an exported model returns beside what PyTorch returns, on a batch of padded rows."""
+"""Compare the outputs of an exported model with those of PyTorch, on a batch of padded rows."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def assert_close(actual: np.ndarray, expected: Any, what: str) -> None:
 
 @torch.no_grad()
 def assert_generates_as_pytorch(model: Any, folder: Path) -> None:
-    """The tokens of ``generate()``, and the logits and alignments of given tokens, two outputs for each source."""
+    """Compare the tokens of ``generate()``, and logits and alignments of given tokens, two outputs for each source."""
     found = exported(model, folder)
     for batch in (padded([[1]]), padded(EVERY_PADDING)):  # one token, and rows of every padding
         length = batch["input_ids"].shape[1] if found.task == "continuation" else 1

@@ -1,4 +1,4 @@
-"""``attnzoo export``: the folder, its card with the certificate, and what stops it."""
+"""``attnzoo export``: the folder, its card with the certificate, and its errors."""
 
 import json
 from copy import deepcopy

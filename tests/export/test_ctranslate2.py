@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer in CTranslate2 beside ``generate()``, and what CTranslate2 does not have."""
+"""The encoder-decoder Transformer in CTranslate2, compared with ``generate()``, and what CTranslate2 lacks."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def test_it_translates_as_generate_does(fields: dict[str, Any], tmp_path: Path) 
 
 
 def target_ids(texts: list[str]) -> list[list[int]]:
-    """Targets, each with its end: the texts from their ends."""
+    """Targets with an end token: the reversed texts."""
     return TOKENIZER([text[::-1] for text in texts])["input_ids"]
 
 

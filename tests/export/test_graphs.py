@@ -1,4 +1,4 @@
-"""Every variant of every family as ONNX graphs, in ONNX Runtime beside PyTorch; padding anywhere, rows of padding."""
+"""Every variant of every family as ONNX graphs, compared with PyTorch; padding anywhere, rows of padding."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ ENCODERS = [
 
 
 def cases(grid: list[dict[str, Any]]) -> list[Any]:
-    """Every seventh case, which meets every choice; the others are slow."""
+    """Every seventh case, which covers every choice; the others are slow."""
     marks = [pytest.mark.slow if at % 7 else () for at in range(len(grid))]
     return [pytest.param(case, id=wirings.case_id(case), marks=mark) for case, mark in zip(grid, marks, strict=True)]
 
@@ -48,7 +48,7 @@ def test_every_encoder_depth_and_start_state(case: dict[str, Any], tmp_path: Pat
 @pytest.mark.parametrize("wiring", wirings.WIRINGS)
 @pytest.mark.parametrize("cell", wirings.CELLS)
 def test_few_tokens(cell: str, wiring: str, tmp_path: Path) -> None:
-    """The products of all embeddings with a weight are a table where that is no larger than both."""
+    """The products of all embeddings with a weight are stored as a table if the table is no larger than both."""
     feeding = {"input_feeding": False} if wiring == "luong" else {}
     model = wirings.wired_model(
         {"wiring": wiring, "cell": cell, "embedding_size": wirings.SIZES["vocab_size"]} | feeding

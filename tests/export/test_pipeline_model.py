@@ -1,4 +1,4 @@
-"""Pipelines on exported models, beside the same pipelines on PyTorch."""
+"""Pipelines on exported models, compared with the same pipelines on PyTorch."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The runner beside ``generate()``: beams, samples, texts, its command, and what it needs."""
+"""The runner, compared with ``generate()``: beams, samples, texts, its command, and its requirements."""
 
 import importlib
 import subprocess
@@ -52,7 +52,7 @@ def test_beams_are_those_of_generate(name: str, early_stopping: Any, tmp_path: P
 
 
 def until_end(tokens: list[int], end: int = 2) -> list[int]:
-    """The tokens with their end."""
+    """The tokens up to and including the end token."""
     return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
 
@@ -70,7 +70,7 @@ def test_each_text_has_its_own_limit(tmp_path: Path) -> None:
 
 
 def test_samples_follow_the_probabilities(tmp_path: Path) -> None:
-    """The first tokens of many samples, over what top_k and top_p leave at a temperature."""
+    """The first tokens of many samples, compared with the distribution that top_k, top_p and a temperature leave."""
     model = tiny_model("luong-lstm-dot", std=0.5)
     found, batch = exported(model, tmp_path / "out"), padded([[1, 1, 1]])
     ids, mask = arrays(batch)
@@ -207,7 +207,7 @@ def test_what_cannot_be_exported_is_named_and_nothing_is_written(tmp_path: Path)
 
 
 def test_a_folder_runs_where_only_its_three_libraries_are(tmp_path: Path) -> None:
-    """A Python that finds numpy, tokenizers, onnxruntime and nothing else; ``run.py`` as a command and as a module."""
+    """A Python with only numpy, tokenizers and onnxruntime runs ``run.py``, as a command and as a module."""
     folder = to_onnx(make_model("attentional-rnn"), tmp_path / "out", TOKENIZER)
     libraries = tmp_path / "libraries"
     libraries.mkdir()

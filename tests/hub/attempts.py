@@ -1,4 +1,4 @@
-"""A process that makes many attempts, each on a repository of its own, and reports what became of every one."""
+"""A process that makes many attempts, each on its own repository, and reports the result of each."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ Attempts = dict[str, Attempt]
 
 
 def attempt(endpoint: str, home: Path, attempts: Attempts, xet: bool = False, **settings: str) -> dict[str, str]:
-    """What came of each: "ok" and what was returned, or the error."""
+    """The result of each attempt: "ok" and the returned value, or the error."""
     ended = run_python(
         "-c", ATTEMPT, json.dumps(attempts), environment=environment(endpoint, home, None, xet, **settings)
     )
@@ -69,7 +69,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 class Malicious:
-    """Whoever unpickles it makes a file."""
+    """Unpickling an object of this class writes a file."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark

@@ -1,4 +1,4 @@
-"""Python programs, each run as if in a new process, with a home of its own where nothing is cached.
+"""Run Python programs, each as if in a new process, with its own home, in which nothing is cached.
 
 They are forked from one process that has imported torch, since that import takes most of the time. It has imported no
 module that reads the Hub's settings. A Python process that such a program starts by ``subprocess.run`` is a fork, too.
@@ -34,7 +34,7 @@ FOREIGN = ("HF_", "HUGGING", "TRANSFORMERS_", "PYTHONPATH")
 
 
 def environment(endpoint: str, home: Path, token: str | None, xet: bool, **settings: str) -> dict[str, str]:
-    """The variables of a process; all that it caches goes under ``home``."""
+    """The environment variables of a process; its caches are under ``home``."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -51,7 +51,7 @@ def environment(endpoint: str, home: Path, token: str | None, xet: bool, **setti
 
 @functools.cache
 def start() -> tuple[subprocess.Popen[str], Any]:
-    """The process that is forked, and the folder of its address."""
+    """The process that will be forked, and the folder of its address."""
     folder = tempfile.TemporaryDirectory()
     command = [sys.executable, "-P", __file__, f"{folder.name}/address"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -67,7 +67,7 @@ def run_python(
     without_attnzoo: bool = False,
     address: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What ``python ARGUMENTS`` prints, and its exit code. Standard input is empty. It is killed after ten minutes.
+    """The output of ``python ARGUMENTS``, and its exit code. Standard input is empty. It is killed after ten minutes.
 
     ``without_attnzoo``: as if the package were not installed.
     """

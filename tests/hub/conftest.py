@@ -16,7 +16,7 @@ def hub() -> Iterator[LoopbackHub]:
 
 @pytest.fixture(scope="session")
 def make_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """Tiny models, each with weights of its own: the Hub knows equal files as one."""
+    """Tiny models, each with its own weights, since the Hub stores equal files once."""
 
     def make(seed: int) -> Path:
         folder = tmp_path_factory.mktemp("model")

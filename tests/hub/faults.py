@@ -1,4 +1,4 @@
-"""What can go wrong on the way, as a test asks for it."""
+"""Faults of the network and the Hub, which a test can request."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Effect = Literal["refuse", "cut upload", "cut download", "drop", "shorten", "fli
 
 @dataclass
 class Fault:
-    """``effect`` for the next ``times`` requests of this method whose path the pattern is found in."""
+    """An ``effect`` on the next ``times`` requests of this method whose path matches the pattern."""
 
     method: str
     pattern: str
@@ -25,7 +25,7 @@ class Fault:
     code: str | None = None
 
     def applies(self, method: str, path: str) -> bool:
-        """Whether it does to this request; it is then used up by one."""
+        """Whether the fault applies to this request; if so, one of its ``times`` is used up."""
         if self.times > 0 and method == self.method and re.search(self.pattern, path):
             self.times -= 1
             return True

@@ -1,8 +1,8 @@
-"""The Hub over HTTP: requests in, what ``repositories.py`` and ``xet.py`` hold out.
+"""The Hub over HTTP: it answers requests with the contents of ``repositories.py`` and ``xet.py``.
 
-A handler has the method and the path that it answers written above it; ``{repo}`` is two parts of a path and every
-other name in braces one, which may hold an encoded slash. The endpoint is 127.0.0.1 and the host of large files
-localhost, on the same port: to the client these are two origins, and only the first may see a token.
+The decorator of a handler has the method and the path that it answers. ``{repo}`` is two parts of a path; every other
+name in braces is one part, which may have an encoded slash. The endpoint is 127.0.0.1 and the host of large files is
+localhost, on the same port. For the client these are two origins, and only the first may get a token.
 """
 
 import base64
@@ -64,8 +64,8 @@ class Protocol:
 
     Attributes:
         log: every answered request
-        faults: what is to go wrong
-        uploads: where clients were told to put large files, by the secret part of the address
+        faults: the faults to simulate
+        uploads: the places for large files that clients were told, by the secret part of the address
     """
 
     hub: Hub
@@ -131,7 +131,7 @@ class Protocol:
 
 
 async def _hang_up(send: Send, response: Response | None = None, content: bytes = b"") -> None:
-    """Begin an answer and break the connection off."""
+    """Begin an answer, then break the connection."""
     headers = [(b"content-length", b"100")] if response is None else response.raw_headers
     status = 200 if response is None else response.status_code
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -223,7 +223,7 @@ async def branch(call: Incoming, kind: str, repo: str, name: str) -> Response:
 
 
 def _request(repository: Repository, number: int) -> dict[str, Any]:
-    """All are open: nothing here closes a pull request."""
+    """Every pull request is open: nothing here closes one."""
     branch, oid = repository.openings[number]
     opened = repository.commits[oid]
     return {
@@ -306,7 +306,7 @@ async def large(call: Incoming, oid: str) -> Response:
 
 
 def ranged(request: Request, content: bytes, headers: dict[str, str]) -> Response:
-    """The part of the content that is asked for."""
+    """The requested part of the content."""
     asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
     if asked is None:
         return Response(content, headers=headers, media_type="application/octet-stream")
@@ -326,7 +326,7 @@ async def validate_yaml(call: Incoming) -> Response:
 
 
 def may_commit(call: Incoming, kind: str, repo: str, rev: str) -> Repository:
-    """A pull request may come from everybody with a token, all else from who opened it or has the right to write."""
+    """Everybody with a token may open a pull request; other commits need its author, or the right to write."""
     repository = call.state.hub.readable(call.user, kind, repo)
     if call.user is not None and "create_pr" in call.request.query_params:
         return repository

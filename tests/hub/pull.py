@@ -1,8 +1,8 @@
-"""What a user does with a repository: load it by every Auto class that its family has, and compute.
+"""Use a repository as a user does: load it by every Auto class of its family, and compute.
 
     python -P pull.py TODO attnzoo|none FOLDER
 
-It uses nothing of this project but the package, and without the package nothing but the code in the repository.
+It uses only the package of this project or, without the package, only the code in the repository.
 """
 
 import json

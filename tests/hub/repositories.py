@@ -1,8 +1,8 @@
-"""What a Hub holds: users, repositories, commits and files, in memory.
+"""The contents of a Hub, in memory: users, repositories, commits and files.
 
-Every file of a commit is an :class:`Entry`; its bytes stand in ``Hub.contents`` under its oid, which is git's SHA-1 of
-a small file and the SHA-256 of one that went through LFS or Xet. A commit makes a whole new table of files and then
-moves one reference, so that a push is seen whole or not at all.
+Every file of a commit is an :class:`Entry`; its bytes are in ``Hub.contents`` under its oid, which is git's SHA-1 for a
+small file, and the SHA-256 for one that came through LFS or Xet. A commit makes a new table of all files and then moves
+one reference, so that a push is visible completely or not at all.
 """
 
 import datetime
@@ -16,7 +16,7 @@ NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class HubError(Exception):
-    """What the Hub says no with: the status, a code for the client and words for the user."""
+    """An error of the Hub: the status, a code for the client and a message for the user."""
 
     def __init__(self, status: int, message: str, code: str | None = None, **headers: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ def git_oid(content: bytes) -> str:
 
 
 def is_large(path: str, size: int) -> bool:
-    """Whether a file goes through LFS or Xet; an empty one never does."""
+    """Whether a file is sent through LFS or Xet; an empty file never is."""
     return size > 0 and (path.endswith(LARGE_SUFFIXES) or size >= LARGE)
 
 
@@ -111,7 +111,7 @@ class Repository:
 
 
 class Hub:
-    """All of it. Who asks is a :class:`User` or, without a token, None."""
+    """The whole Hub. The caller is a :class:`User` or, without a token, None."""
 
     def __init__(self, users: dict[str, User]) -> None:
         self.users = users  # by token
@@ -140,7 +140,7 @@ class Hub:
         return repository
 
     def readable(self, user: User | None, kind: str, name: str) -> Repository:
-        """The repository if there is one that this user may see; a private one is as good as missing."""
+        """The repository, if it exists and this user may read it; a private one counts as missing."""
         repository = self.repositories.get((kind, name))
         owns = user is not None and name.split("/")[0] in (user.name, *user.organizations)
         if repository is None or (repository.private and not owns):

@@ -1,4 +1,4 @@
-"""The Hub on loopback: a port of this machine that speaks the Hub's protocol, for as long as a test runs."""
+"""The Hub on loopback: a port of this machine that speaks the Hub's protocol during a test."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ USERS = {OWNER: User("zoo", organizations=("institute",)), READER: User("zoo", r
 
 
 class LoopbackHub:
-    """A running Hub, its contents, its log and the faults to come."""
+    """A running Hub, its contents, its log and the faults to simulate."""
 
     def __init__(self, protocol: Protocol, port: int) -> None:
         self._protocol, self.port = protocol, port
@@ -59,12 +59,12 @@ class LoopbackHub:
     def fail(
         self, method: str, pattern: str, effect: Effect, times: int = 1, status: int = 500, code: str | None = None
     ) -> Fault:
-        """Have the next requests go wrong; see :class:`Fault`."""
+        """Simulate a fault in the next requests; see :class:`Fault`."""
         self._protocol.faults.append(fault := Fault(method, pattern, effect, times, status, code))
         return fault
 
     def flip(self, repo: str, path: str) -> None:
-        """Flip the last bit of a file where it is stored, which no size gives away; the second time, back."""
+        """Flip the last bit of a stored file, which does not change its size; a second call flips it back."""
         entry = self.repository(repo).resolve("main").files[path]
         content = self.hub.contents[entry.oid]
         self.hub.contents[entry.oid] = content[:-1] + bytes([content[-1] ^ 1])

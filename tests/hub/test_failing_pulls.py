@@ -1,4 +1,4 @@
-"""What goes wrong on the way from the Hub is said in words, and runs no code that nobody asked for."""
+"""Failing downloads raise an error with a clear message, and run no code without permission."""
 
 import json
 import pickle
@@ -125,7 +125,7 @@ print(json.dumps(found))
 
 
 def test_code_is_not_run_unless_it_is_trusted(hub: LoopbackHub, make_folder: MakeFolder, tmp_path: Path) -> None:
-    """Neither without the argument, when nobody is there to be asked, nor with False."""
+    """It is not run without the argument, if nobody can be asked, nor with False."""
     add_code(folder := make_folder(30))
     mark = tmp_path / "was run"
     files = files_of(folder)
@@ -184,7 +184,7 @@ def test_a_hub_that_is_down(make_folder: MakeFolder, tmp_path: Path) -> None:
 @pytest.mark.hub
 @pytest.mark.parametrize("xet", [False, True], ids=["LFS", "Xet"])
 def test_downloads_that_break_off(xet: bool, make_folder: MakeFolder, tmp_path: Path) -> None:
-    """Once, and the client asks again; for good, and nothing that looks like a model stays behind."""
+    """After one break the client asks again; after repeated breaks nothing that looks like a model remains."""
     with loopback_hub() as hub:
         pushes = {name: push_of(make_folder(seed), f"zoo/{name}") for seed, name in ((81, "once"), (82, "for-good"))}
         assert all(said.startswith("ok") for said in attempt(hub.endpoint, tmp_path / "push", pushes, xet).values())
@@ -204,7 +204,7 @@ def test_downloads_that_break_off(xet: bool, make_folder: MakeFolder, tmp_path: 
 @pytest.mark.hub
 @pytest.mark.parametrize("xet", [False, True], ids=["LFS", "Xet"])
 def test_a_damaged_download_is_found_and_made_good(xet: bool, make_folder: MakeFolder, tmp_path: Path) -> None:
-    """What ``verify`` advises helps where the damage is in the cache, and does not where it is on the Hub."""
+    """The advice of ``verify`` helps if the cache is damaged, and does not help if the Hub's copy is."""
     repo_id = "zoo/damaged"
     with loopback_hub() as hub:
         push, verify = push_of(make_folder(80), repo_id), ("verify", {"repo_id": repo_id})

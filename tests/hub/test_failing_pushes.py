@@ -1,4 +1,4 @@
-"""What goes wrong on the way to the Hub is said in words, and leaves the repository as it was."""
+"""Failing pushes raise an error with a clear message, and leave the repository unchanged."""
 
 import hashlib
 import json
@@ -53,7 +53,7 @@ def lose_a_shard(folder: Path) -> None:
 
 
 def put_the_shards_below(folder: Path) -> None:
-    """Where the folder's index finds them, and a repository's would not: what is below stays at home."""
+    """Move shards into a subfolder. The folder's index finds them, but subfolders are not pushed."""
     (folder / "shards").mkdir()
     write_index(folder, dict.fromkeys(load_file(folder / "model.safetensors"), "shards/model.safetensors"))
     (folder / "model.safetensors").rename(folder / "shards" / "model.safetensors")
@@ -76,7 +76,7 @@ def keep_an_adapter_only(folder: Path) -> None:
 
 
 def link_out(folder: Path, name: str = "tokenizer.json", steps: int = 1) -> None:
-    """In so many steps, every one but the last to the next in the folder."""
+    """A chain of links out of the folder: each except the last points to the next one in the folder."""
     outside = folder.parent / f"{folder.name}.outside"
     outside.write_text("a secret")
     links = [folder / name, *(folder / f"step {step}" for step in range(1, steps))]
@@ -255,7 +255,9 @@ def test_a_refused_push_changes_nothing(pushed: dict[str, str], hub: LoopbackHub
 
 
 def test_a_repeated_push_sends_what_is_missing_once(pushed: dict[str, str], hub: LoopbackHub) -> None:
-    """Refused, made, and nothing left to make: one commit and one upload of the weights."""
+    """The first push fails, the second makes the commit, the third has nothing to do: one commit, one upload of
+    weights.
+    """
     commits = hub.calls("POST", "zoo/refused/commit")
     assert [call.status for call in commits] == [503, 200]
     assert len(hub.repository("zoo/refused").history("main")) == 2
@@ -294,7 +296,7 @@ def test_a_card_says_once_that_code_comes_along(make_folder: MakeFolder) -> None
 def test_a_card_loads_from_the_hub_what_it_loaded_from_the_folder(
     card: str, becomes: str | None, make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the folder is called by: here it is the working directory, given as "."."""
+    """This holds for any way to name the folder: here it is the working directory, given as "."."""
     from attnzoo.hub.pushing import _stage
 
     (tmp_path / "model_cards").mkdir()
@@ -332,7 +334,7 @@ def test_outputs_that_differ_are_seen(make_folder: MakeFolder, tmp_path: Path) -
 def test_a_push_ends_well_only_where_it_was_seen_to_arrive(
     make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flipped bit on the way back, a Hub that keeps something else, and code that does not stand without attnzoo."""
+    """A flipped bit in the download, a Hub that stores other content, and code that fails without attnzoo."""
     flipped, kept, code, pipeline = (make_folder(seed) for seed in (90, 91, 92, 94))
     (pipeline / "README.md").write_text("---\ntags:\n- translation\n---\n")
     oid = hashlib.sha256((flipped / "model.safetensors").read_bytes()).hexdigest()
@@ -375,7 +377,7 @@ def test_a_push_ends_well_only_where_it_was_seen_to_arrive(
 def test_a_commit_in_between_is_not_passed_over(
     make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is to go was decided by what was there; somebody else commits while the weights are on their way."""
+    """The files to delete were chosen for the old commit; somebody else commits while the weights are uploaded."""
     with loopback_hub() as hub:
         repository = hub.put("zoo/raced", {"README.md": b"# old"})
         store = hub.hub.store
@@ -397,7 +399,7 @@ def test_a_commit_in_between_is_not_passed_over(
 
 @pytest.mark.hub
 def test_what_is_left_of_another_model_goes(make_folder: MakeFolder, tmp_path: Path) -> None:
-    """Weights in shards, say, whose index would be found beside the new weights."""
+    """For example weights in shards, whose index would be found next to the new weights."""
     left = {"model.safetensors.index.json", "model-00001-of-00002.safetensors", "adapter_config.json"}
     of_tokenizer = {"vocab.json", "merges.txt"}
     kept = {"notes.txt", "pictures/heat.png", "older/model.safetensors", "model.fp16.safetensors", "optimizer.pt"}
@@ -417,7 +419,7 @@ def test_what_is_left_of_another_model_goes(make_folder: MakeFolder, tmp_path: P
 
 @pytest.mark.hub
 def test_what_was_fine_tuned_from_a_repository_with_code_can_be_pulled(make_folder: MakeFolder, tmp_path: Path) -> None:
-    """``save_pretrained`` keeps the names of the code and leaves the code: without it the names go, too."""
+    """``save_pretrained`` writes the names of the code without the code, so the push removes the names."""
     with_code = make_folder(95)
     (with_code / "README.md").write_text("---\ntags:\n- translation\n---\n")
     add_code(with_code)

@@ -1,6 +1,6 @@
-"""Pulled, fine-tuned by the Trainer, which pushes as it goes, and pulled again: every family, each by its own Trainer.
+"""Every family is pulled, fine-tuned by its Trainer, which pushes during the training, and pulled again.
 
-One process trains them all and another, in a home of its own, pulls what became of them.
+One process trains all of them; another one, with its own home, pulls the results.
 """
 
 import json
@@ -70,7 +70,7 @@ for kind, auto in autos.items():
 
 @pytest.fixture(scope="module")
 def home(hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Logits before and after the training, and of what was pulled."""
+    """The logits before and after the training, and those of the pulled model."""
     home = tmp_path_factory.mktemp("tuned")
     hub.fail("POST", "zoo/silent/commit", "refuse", times=1000, status=503)
     for kind in AUTO:

@@ -1,4 +1,4 @@
-"""What goes out of a folder is of known kinds or named; what stays has its reason."""
+"""Only files of known kinds, or named files, are pushed from a folder; each other file has a reason."""
 
 import os
 from collections.abc import Callable
@@ -28,7 +28,7 @@ KEPT = {
 
 @pytest.fixture
 def folder(make_folder: Callable[[int], Path], tmp_path: Path) -> Path:
-    """A model, and beside it what a folder of somebody's work may hold."""
+    """A folder with a model and other files that a user may have there."""
     folder = make_folder(1)
     for name in KEPT:
         (folder / name).write_text("a secret")

@@ -1,4 +1,4 @@
-"""The command line that publishes: what its options do, and that what a user can put right has no traceback."""
+"""The command line of ``publish``: its options, and no traceback for errors that a user can correct."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Branches, pull requests, privacy, and uploads that break off."""
+"""Branches, pull requests, privacy, and broken uploads."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A repository that an earlier version pushed, with its code: it loads with the package and without it.
 
 ``pushed_before.zip`` is a tiny model with copying and coverage, saved by ``save_pretrained`` and ``add_code`` at commit
-aeec336, with a batch (``inputs``) and what the model gave for it there (``outputs``).
+aeec336, with a batch (``inputs``) and the model's outputs for it at that commit (``outputs``).
 """
 
 import zipfile

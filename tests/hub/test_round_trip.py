@@ -1,8 +1,8 @@
-"""Pushed to a Hub on loopback and pulled from it, by the official client: the same logits, bit for bit.
+"""Models are pushed to a Hub on loopback and pulled from it by the official client: the same logits, bit for bit.
 
-Those who push and those who pull are fresh processes, and each has a home of its own where nothing is cached, so that
-all that a pull reads crossed the wire; the Hub's log says so, too. A process goes through many repositories, for it
-takes longer to start than all else together.
+Pushes and pulls run in fresh processes. Each has its own home, in which nothing is cached, so everything that a pull
+reads was downloaded; the Hub's log is checked, too. Each process handles many repositories, since starting a process
+takes longer than the rest.
 """
 
 import json
@@ -43,7 +43,7 @@ def hub() -> Iterator[LoopbackHub]:
 
 
 def folders(which: str, home: Path) -> dict[str, Path]:
-    """Of all shipped models and one tiny model of every kind: the first of each family, or the others."""
+    """Folders of all shipped models and of one tiny model of every kind: the first of each family, or the others."""
     every = {path.name: path for path in CARDS}
     every |= {kind: save_folder(kind, home / kind) for kind in KINDS}
     first: dict[str, str] = {}
@@ -65,7 +65,7 @@ def folders(which: str, home: Path) -> dict[str, Path]:
 def test_pushed_and_pulled_with_the_package_and_without(
     which: str, xet: bool, hub: LoopbackHub, tmp_path: Path
 ) -> None:
-    """Large files go through LFS or through Xet."""
+    """Large files are sent through LFS or through Xet."""
     chosen = folders(which, tmp_path)
     served = {}
     for name, folder in chosen.items():
@@ -99,9 +99,9 @@ def test_pushed_and_pulled_with_the_package_and_without(
     assert [*uploads.values()] == [0]
 
     def pull(place: str, todo: list[tuple[str, str, str, list[str]]], package: str) -> None:
-        """In a home of its own, and in another folder than the project's there is no attnzoo.
+        """Pull with its own home, in a folder from which attnzoo cannot be imported unless it is installed.
 
-        oneDNN and BLAS round differently. Each process chooses the faster one by a measurement, so all use BLAS here.
+        oneDNN and BLAS round differently, and each process would choose one by a measurement, so all use BLAS here.
         """
         (tmp_path / place).mkdir()
         with_package = package == "attnzoo"

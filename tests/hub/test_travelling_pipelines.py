@@ -1,7 +1,7 @@
-"""Pipelines of pulled repositories give what the local ones give, with the package and without it, and ask for trust
-only where a repository's code is what runs.
+"""Pipelines of pulled repositories give the results of the local ones, with the package and without it, and ask for
+trust only if code of a repository runs.
 
-A process has the package or has not, and makes one pipeline after the other, from repositories with code and without.
+One process has the package, another one does not; each makes pipelines from repositories with code and without.
 """
 
 import json
@@ -51,7 +51,7 @@ print(json.dumps(said))
 
 
 def attempts() -> dict[str, tuple[str | None, str, bool | None]]:
-    """Every repository, with its task told or not; those that run a repository's code come last."""
+    """Every repository, with its task named or not; those that run a repository's code come last."""
     return {
         f"{kind} {name} {'told' if is_told else 'untold'} {trust}": (task if is_told else None, f"{kind}/{name}", trust)
         for trust in (False, None, True)
@@ -71,7 +71,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def said(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[bool, dict[str, dict[str, Any]]]:
-    """What became of every attempt, with the package and without it."""
+    """The result of every attempt, with the package and without it."""
     home = tmp_path_factory.mktemp("pulled")
     results = {}
     with loopback_hub() as hub:
@@ -98,7 +98,7 @@ def said(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def expected(folders: dict[str, Path]) -> dict[str, list[list[Target]]]:
-    """By BLAS, as in the other processes: oneDNN rounds differently, and a process that may use it measures whether."""
+    """The expected results, by BLAS as in the other processes: oneDNN rounds differently."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fast_products, "onednn_is_faster", lambda: False)
         return {

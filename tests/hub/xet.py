@@ -1,7 +1,7 @@
-"""The content-addressed store behind Xet: chunks in xorbs, and shards that say which of them make a file.
+"""The content-addressed store of Xet: chunks in xorbs, and shards that list the chunks of a file.
 
 The client cuts a file into chunks, packs those into xorbs, and sends a shard with the file's terms: runs of chunks of a
-xorb. Numbers are little-endian. The file is put together here, too, and its SHA-256 compared with the shard's.
+xorb. Numbers are little-endian. The file is also put together here, and its SHA-256 is compared with the shard's.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class XetStore:
         self.hashes: dict[str, str] = {}  # the file's hash, by its SHA-256
 
     def add_shard(self, shard: bytes) -> list[bytes]:
-        """Take note of the files of a shard; returns their contents."""
+        """Register the files of a shard; returns their contents."""
         at, contents = ROW, []
         while shard[at : at + 32] != END:
             name, flags, count = _hex(shard[at : at + 32]), *struct.unpack_from("<II", shard, at + 32)
@@ -79,7 +79,7 @@ class XetStore:
         return chunks
 
     def reconstruction(self, name: str, first_byte: int, url: str) -> dict[str, Any]:
-        """How to put a file together from this byte on; xorbs are under ``url``."""
+        """The instructions to put a file together from this byte on; xorbs are under ``url``."""
         if name not in self.files:
             raise HubError(404, f"no file {name}")
         terms = list(self.files[name])
@@ -105,7 +105,7 @@ class XetStore:
         }
 
     def flip(self, sha256: str) -> None:
-        """Flip the last bit of a file, where it is stored."""
+        """Flip the last bit of a stored file."""
         term = self.files[self.hashes[sha256]][-1]
         *others, (_, _, content) = self.chunks(term.xorb)[: term.last]
         content = content[:-1] + bytes([content[-1] ^ 1])
@@ -117,7 +117,7 @@ class XetStore:
 
 
 def _hex(hash_: bytes) -> str:
-    """How a hash is printed: four numbers of eight bytes."""
+    """A hash in hexadecimal: four numbers of eight bytes."""
     return "".join(hash_[at : at + 8][::-1].hex() for at in range(0, 32, 8))
 
 

@@ -1,4 +1,4 @@
-"""The code in Markdown pages, and how to run it as a reader does who copies it alone.
+"""Run the code of Markdown pages as a reader does who copies a single block.
 
 A snippet runs in a process of its own that has not imported attnzoo. The processes are forked from one that has
 imported torch and Transformers, which takes most of a snippet's time.
@@ -34,8 +34,8 @@ class Block(NamedTuple):
 
     Attributes:
         language: the word after its opening fence
-        code: what is inside
-        output: what is in the block ``text`` that follows with nothing between, or None
+        code: the text inside
+        output: the content of a block ``text`` directly below, or None
     """
 
     language: str
@@ -44,7 +44,7 @@ class Block(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Whether it can run here: the first line of other blocks says what they take or need."""
+        """Whether it can run here: blocks that cannot begin with a line that says what they take or need."""
         return self.language in ("python", "console") and not self.code.startswith("# Needs ")
 
 
@@ -54,7 +54,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def run_commands(console: str, folder: Path) -> list[tuple[str, str]]:
-    """What each command ``attnzoo`` of a block ``console`` prints, and what the block shows; one process runs all."""
+    """The output of each command ``attnzoo`` of a block ``console``, and that in the block; one process runs all."""
     shown = re.findall(r"^\$ attnzoo (.*)\n((?:(?!\$ ).*\n)*)", console, flags=re.MULTILINE)
     assert len(shown) == len(re.findall(r"^\$ ", console, flags=re.MULTILINE)) > 0
     calls = [f"main({shlex.split(arguments)}); print(end='\\0')" for arguments, _ in shown]
@@ -63,7 +63,7 @@ def run_commands(console: str, folder: Path) -> list[tuple[str, str]]:
 
 
 def run_alone(code: str, folder: Path) -> str:
-    """What the snippet prints when it is run in this folder.
+    """The output of the snippet, run in this folder.
 
     Raises:
         RuntimeError: the snippet fails; the message is its traceback.

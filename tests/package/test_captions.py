@@ -1,4 +1,4 @@
-"""What pages and cards say of pictures and of models, beside what the pictures and the models were made from."""
+"""Statements of pages and cards about pictures and models, compared with the data of the pictures and models."""
 
 import importlib.util
 import json
@@ -59,21 +59,21 @@ def test_the_last_frame_has_the_colours_of_the_weights() -> None:
 
 @pytest.mark.parametrize("page", BESIDE)
 def test_the_caption_is_true(page: str) -> None:
-    """Its quoted words, which is last, where it looks, and what the model learned from."""
+    """Its quoted words, which of them is last, what it attends to, and what the model learned from."""
     found = re.search(BESIDE[page], (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None, "a paragraph below the picture"
     caption = " ".join(found[1].split())
     source, target = ([word.strip(".,") for word in RECORD[side]] for side in ("source", "target"))
     quoted = re.findall(r'"([^"]+)"', caption)
     assert set(quoted) <= {*source, *target}
-    last = re.search(r'verb "(\w+)" comes last, and the model looks back to "(\w+)"', caption)
+    last = re.search(r'verb "(\w+)" comes last, and the model attends to the earlier word "(\w+)"', caption)
     assert last is not None
     assert last[1] == target[-1]
     strongest = max(range(len(source)), key=lambda place: RECORD["weights"][-1][place])
     assert last[2] == source[strongest]
-    assert strongest < len(source) - 1  # so it is a look back
+    assert strongest < len(source) - 1  # the word is an earlier one
     training = load_recipe(Path(model_path(RECORD["model"])) / "recipe.yaml").training
-    assert training.alignment_links is None  # "nobody told it which words belong together"
+    assert training.alignment_links is None  # "it was not told which words belong together"
     share = round(100 * training.teachers_share) if training.teachers else 0
     said = re.findall(r"(translations|predictions) .*?\((\d+) %", caption)
     assert dict(said) == ({"translations": f"{100 - share}", "predictions": f"{share}"} if share else {})

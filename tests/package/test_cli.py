@@ -1,4 +1,4 @@
-"""The command `attnzoo`, as a user types it."""
+"""The command `attnzoo`, called as by a user."""
 
 import gzip
 import io
@@ -74,7 +74,7 @@ def test_without_the_packages_of_training_help_works_and_the_command_names_one(
 
 
 def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By the dictionary and the model: words given, or one in every line of the standard input or of a file."""
+    """With the dictionary and the model: given words, or a word in every line of the standard input or of a file."""
     cat_zebra = ["cat\tK AE1 T", "Zebra\tZ IY1 B R AH0"]
     assert output_of(capsys, "pronounce", "cat", "Zebra") == cat_zebra
     assert output_of(capsys, "pronounce", "cat", "--no-dictionary", "Zebra") == cat_zebra
@@ -167,7 +167,7 @@ def test_an_option_is_refused_and_not_ignored(
 
 
 def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines of the output are those of the input, an empty one too."""
+    """Every line of the input has a line of output, also an empty one."""
     standard_input(monkeypatch, b"\xef\xbb\xbfA man is reading a book.\r\n\rA man is reading a book.")
     expected = "Ein Mann liest ein Buch."
     assert output_of(capsys, "translate") == [expected, "", expected]
@@ -182,7 +182,7 @@ def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("model", [TRANSLATION, "attentional-rnn-multi30k-en-de"])
 def test_translate_warns_of_what_the_model_did_not_learn(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """German, and a text longer than all that it learned from; not captions of the kind that it did learn."""
+    """German, and a text longer than all training texts, give a warning; captions like the training texts do not."""
     captions = ["Two dogs are playing in the snow.", "A man in a blue shirt is standing on a ladder."]
     strange = ["Ein Mann steht mit einem Hund auf der Straße.", "Negotiations over tariffs broke down last week."]
     main(["translate", *captions, *strange, "--model", model])
@@ -209,7 +209,7 @@ def test_translate_warns_of_what_the_model_did_not_learn(model: str, capsys: pyt
     ],
 )
 def test_a_model_of_another_task_is_refused(command: str, model: str, message: str) -> None:
-    """It would answer, and nobody would see that it is no answer."""
+    """Its output would look valid, but would be meaningless."""
     with pytest.raises(SystemExit, match=f"^error: {model} is .*{message}"):
         main([command, "hello", "--model", model])
 
@@ -269,7 +269,7 @@ def test_a_picture_without_matplotlib_is_refused_with_the_remedy(monkeypatch: py
 
 
 def test_a_label_is_what_the_kind_of_problem_asks_for() -> None:
-    """Logits of ln 4 and -ln 4: as one of two labels 16 to 1, as labels of their own 4 to 1 and 1 to 4."""
+    """Logits of ln 4 and -ln 4: odds of 16 to 1 for one of two labels, of 4 to 1 and 1 to 4 for separate labels."""
     logits = torch.tensor([1.3863, -1.3863])
     for problem_type, said in {
         "single_label_classification": "calm 94 %",

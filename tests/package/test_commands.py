@@ -1,4 +1,4 @@
-"""What the commands have in common: quick help, a line of output for each line of input, and no traceback."""
+"""Properties of all commands: quick help, a line of output for each line of input, and no traceback."""
 
 import json
 import os
@@ -76,7 +76,7 @@ LINES = {
 def test_every_line_of_a_file_has_its_line_of_output_in_order(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In windows of two, with an empty line and one that cannot be read; the error names the line."""
+    """In windows of two lines, with an empty line and one that cannot be read; the error names the line."""
     monkeypatch.setattr(lines, "WINDOW", 2)
     text, begins, bad, error = LINES[command]
     (tmp_path / "texts").write_text("\n".join([text, "", text, bad, text]) + "\n", encoding="utf-8")
@@ -205,7 +205,7 @@ def test_a_header_of_a_card_that_cannot_be_read_costs_no_command(
 
 
 def foreign_folder(folder: Path, **config: Any) -> Path:
-    """A model whose config names code in its folder, which leaves a mark when it runs."""
+    """A model whose config names code in its folder. The code writes a file if it runs."""
     folder.mkdir()
     auto_map = {"AutoConfig": "code.Config", "AutoTokenizer": ["code.Tokenizer", None]}
     for name in ("AutoModel", "AutoModelForSeq2SeqLM", "AutoModelForSequenceClassification"):

@@ -23,7 +23,7 @@ ODD: list[Any] = ["x", "", None, -1, 2.5, 10**9, 10**400, [], [[]], {}, True, fl
 
 
 def use(command: str, folder: Path) -> str | None:
-    """The error of a command on a model, if it ends with one."""
+    """The error of a command on a model, if there is one."""
     arguments = {
         "translate": ["translate", "--model", str(folder), "abc"],
         "classify": ["classify", "--model", str(folder), "abc\tde"],
@@ -54,7 +54,7 @@ def changed(content: dict[str, Any], draw: random.Random) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=[*FOLDERS, "pronounce"])
 def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A command, and a folder that it reads."""
+    """A command, and an undamaged folder that it reads."""
     command: str = request.param
     if command == "pronounce":
         return command, request.getfixturevalue("run") / "best"
@@ -141,7 +141,7 @@ def test_a_tokenizer_that_fails_at_an_unknown_word_gives_no_traceback(sound: tup
 
 @pytest.mark.parametrize("name", ["return_dict", "usual_score", "longest_source", "architectures", "num_labels"])
 def test_odd_values_of_fields_that_transformers_accepts(sound: tuple[str, Path], name: str, tmp_path: Path) -> None:
-    """Each is refused, or changes nothing: no traceback, and no minutes for fifty million labels."""
+    """Each raises an error or changes nothing: no traceback, and no minutes of work for fifty million labels."""
     command, folder = sound
     copy = shutil.copytree(folder, tmp_path / "model")
     content = json.loads((copy / "config.json").read_text(encoding="utf-8"))

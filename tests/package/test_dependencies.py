@@ -1,5 +1,5 @@
-"""What is imported is declared: an install from ``pyproject.toml`` alone has every library, today and after a library
-that brings another one along has dropped it.
+"""Every imported library is declared in ``pyproject.toml``, and not only installed as a dependency of another one,
+which may drop it.
 """
 
 import ast
@@ -34,7 +34,7 @@ def declared(*extras: str) -> set[str]:
 
 
 def imported(files: list[Path]) -> dict[str, str]:
-    """The libraries that files import, each with a file that does."""
+    """The libraries that files import, each with one of these files."""
     found = {}
     for path in files:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -45,7 +45,7 @@ def imported(files: list[Path]) -> dict[str, str]:
             else:
                 continue
             found |= {module.split(".")[0]: path.name for module in modules}
-    own = {"attnzoo", "array_search", "json_files"}  # the last two lie beside run.py in an exported folder
+    own = {"attnzoo", "array_search", "json_files"}  # the last two are next to run.py in an exported folder
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | own}
 
 
@@ -66,7 +66,7 @@ def test_every_library_that_is_imported_is_declared(folder: str, extras: list[st
 
 
 def lower_bounds(lines: list[str]) -> dict[str, Version]:
-    """The lowest version of each distribution that is needed in any environment like this one."""
+    """The lowest version of each distribution that the project declares for environments like this one."""
     found: dict[str, Version] = {}
     for needed in map(Requirement, lines):
         if needed.marker is None or needed.marker.evaluate({"extra": ""}):
@@ -77,7 +77,7 @@ def lower_bounds(lines: list[str]) -> dict[str, Version]:
 
 
 def test_lower_bounds_can_be_met_together() -> None:
-    """Of a library that is installed in its lowest version, the metadata says what this version needs."""
+    """For a library that is installed in its lowest version, the metadata has the requirements of this version."""
     lines = [*PROJECT["dependencies"], *(line for some in PROJECT["optional-dependencies"].values() for line in some)]
     own = lower_bounds([line for line in lines if not line.startswith("attnzoo[")])
     installed = {(normalized(found.name), Version(found.version)) for found in distributions() if found.name}

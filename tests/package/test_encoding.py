@@ -1,4 +1,4 @@
-"""Lines of text files: every command that reads lines reads the same ones, and nothing that has no end."""
+"""Lines of text files: every command that reads lines reads the same ones, and no endless file."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from attnzoo.pronunciation.lexicons import user_lexicon
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["unix", "windows", "old mac"])
 @pytest.mark.parametrize("start", ["", "\ufeff"], ids=["", "byte order mark"])
 def test_lines_end_as_on_unix_windows_and_old_macs(start: str, end: str, tmp_path: Path) -> None:
-    """And at no other separator, which may stand in a text."""
+    """Other separators may be part of a text and do not end a line."""
     lines = ["a\u2028b\x0bc\td", "e f\x85\tg", "h\ti"]
     path, links = tmp_path / "lines.txt", tmp_path / "links.txt"
     path.write_bytes((start + end.join(lines) + end).encode())

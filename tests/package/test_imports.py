@@ -1,4 +1,4 @@
-"""``import attnzoo`` is cheap, and what it registers is there at the first use, in a process of its own."""
+"""``import attnzoo`` is quick, and what it registers is available at the first use, in a separate process."""
 
 import os
 import subprocess

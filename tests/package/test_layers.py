@@ -1,4 +1,4 @@
-"""The rules that hold the house up: who may import whom, and what the Hub's code upload can follow."""
+"""Rules of imports: which file may import which, and which imports the Hub's code upload can follow."""
 
 import ast
 import importlib
@@ -35,7 +35,7 @@ def imports(path: Path) -> list[tuple[int, str]]:
 
 
 def travelling() -> set[str]:
-    """The files that go along with a model: all that models and pipelines reach by imports."""
+    """The files that travel with a model: all files that models and pipelines import, directly or not."""
     found: set[str] = set()
     waiting = [name for name in FLAT if name.startswith("modeling_")] + ["pipelines", "pooling"]
     while waiting:
@@ -70,7 +70,7 @@ def test_the_package_needs_neither_training_nor_its_libraries(path: Path) -> Non
 
 
 def test_the_package_has_no_circle_of_imports() -> None:
-    """Among the flat files and the rooms, where a room counts as one."""
+    """Flat files and folders have no cycle of imports; a folder counts as one unit."""
     needs: dict[str, set[str]] = {}
     for path in PACKAGE:
         parts = path.relative_to(ROOT / "attnzoo").parts
@@ -105,7 +105,7 @@ def test_the_equations_know_torch_alone(name: str) -> None:
 
 
 def needed_units(path: Path) -> set[str]:
-    """The folders and flat files of training/ that a file of it imports, other than its own."""
+    """The folders and flat files of training/ that one of its files imports, except its own folder."""
     parts = path.relative_to(TRAINING).parts
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -131,7 +131,7 @@ def test_every_part_of_training_imports_only_parts_before_it() -> None:
 
 
 def test_tasks_need_no_normaliser_of_english_texts() -> None:
-    """No task imports the package of pronunciation, nor does what it imports of training/data/."""
+    """Neither a task nor a file of training/data/ that it imports imports attnzoo.pronunciation."""
     waiting, seen = sorted((TRAINING / "tasks").glob("*.py")), set()
     while waiting:
         path = waiting.pop()

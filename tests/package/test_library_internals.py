@@ -1,4 +1,4 @@
-"""Private names of torch and Transformers: read in one file, each with public means that give the same results."""
+"""Private names of torch and Transformers: read in one file, each with a public fallback with the same results."""
 
 import ast
 from functools import cache
@@ -70,7 +70,7 @@ def test_no_other_file_reads_a_private_name_of_a_library(path: Path) -> None:
 
 
 def test_the_library_still_has_what_the_package_overrides() -> None:
-    """An override of a step that is gone would silently do nothing: a pickle would be loaded, for example."""
+    """An override of a removed step would do nothing, silently: a pickle would be loaded, for example."""
     set_on_instances, looked_for = {"_gradient_checkpointing_func"}, {"_reorder_cache"}
     assert not {name for name in OF_MODELS - set_on_instances if not hasattr(PreTrainedModel, name)}
     assert not {name for name in OF_GENERATION - looked_for if not hasattr(GenerationMixin, name)}

@@ -1,4 +1,4 @@
-"""Products by oneDNN: the values and gradients of torch's own, in every layout, and only where they were measured."""
+"""Products by oneDNN: the values and gradients of torch's own products, in every layout, and used only if faster."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ class Called(nn.Module):
 
 @pytest.fixture(autouse=True)
 def onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """oneDNN for every product that it can make, however small."""
+    """Use oneDNN for every product that it supports, of any size."""
     monkeypatch.setenv(fast_products.SWITCH, "1")
     monkeypatch.setattr(fast_products, "LARGE", 1)
     fast_products.onednn_is_faster.cache_clear()
@@ -36,7 +36,7 @@ def onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def layouts(rows: int, columns: int) -> dict[str, Tensor]:
-    """A matrix as it lies, transposed, as a part of a wider one, and with one row for all."""
+    """A matrix in its stored layout, transposed, as a part of a wider one, and with one row for all."""
     wide = torch.randn(rows, columns + 3)
     return {
         "whole": torch.randn(rows, columns),

@@ -23,7 +23,7 @@ CONSTANTS = {"attnzoo.checking.FAULTS", "attnzoo.checking.KINDS"}  # the lists b
 
 
 def objects() -> Iterator[tuple[str, Any]]:
-    """The classes and functions of the page, those of its modules among them."""
+    """The classes and functions of the page, including those of its modules."""
     for name in NAMES:
         module, _, attribute = name.rpartition(".")
         yield name, getattr(importlib.import_module(module), attribute)

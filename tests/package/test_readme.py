@@ -1,4 +1,4 @@
-"""README and docs: snippets run and print what is shown, commands exist, links and anchors lead somewhere."""
+"""README and docs: snippets run and print the shown output, commands exist, links and anchors have a target."""
 
 import ast
 import importlib.util
@@ -61,7 +61,7 @@ def test_a_block_that_is_not_run_says_what_it_takes() -> None:
 
 
 def commands_shown() -> Iterator[tuple[str, list[str]]]:
-    """Every command of the pages in words, from their ``sh`` and ``console`` blocks and from the text."""
+    """Every command of the pages, split into words, from their ``sh`` and ``console`` blocks and from the text."""
     for name, page in PAGES.items():
         lines = re.findall(r"`((?:attnzoo|python -m|make) [^`\n]+)`", page)
         for block in blocks(page):
@@ -80,7 +80,7 @@ def commands_shown() -> Iterator[tuple[str, list[str]]]:
 def test_commands_exist_and_know_their_options(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those that run and those that take hours: names of commands, recipes, keys, modules, folders and targets."""
+    """Also those that take hours: names of commands, recipes, keys, modules, folders and targets of make."""
     monkeypatch.chdir(ROOT)
     makefile = (ROOT / "Makefile").read_text()
     seen = {"attnzoo": 0, "python": 0, "make": 0}
@@ -109,7 +109,7 @@ def test_commands_exist_and_know_their_options(
 
 
 def test_no_command_asks_an_index_for_packages_that_it_lacks() -> None:
-    """Pages, cards, notebooks and messages name commands that work today: ``attnzoo.installing`` knows which."""
+    """Pages, cards, notebooks and messages name install commands that work today, those of ``attnzoo.installing``."""
     tracked = [
         *PATHS,
         *ROOT.glob("model_cards/*/README.md"),
@@ -197,7 +197,7 @@ def test_a_table_of_figures_stands_beside_its_command(name: str) -> None:
 
 
 def test_the_tables_of_speeds_are_what_was_measured() -> None:
-    """By the command that stands above the table."""
+    """The command above the table prints the table."""
     bench = json.loads((ROOT / "docs" / "bench.json").read_text())
     assert f"{HEADING}\n\n{markdown(bench)}".strip() == PAGES["docs/bench.md"].strip()
     bench["rows"] = [row for row in bench["rows"] if (row["threads"], row["source_length"]) == (1, 32)]

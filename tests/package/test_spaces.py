@@ -1,4 +1,4 @@
-"""What lies in ``space/`` for the Hub: the Gradio app and the repository of the search."""
+"""The contents of ``space/`` for the Hub: the Gradio app and the repository of the search."""
 
 import importlib.util
 from html.parser import HTMLParser
@@ -26,7 +26,7 @@ def program(path: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def app() -> Any:
-    """The module of the app; Gradio is only needed to draw it."""
+    """The module of the app; only drawing it needs Gradio."""
     return program(SPACE / "demo" / "app.py")
 
 

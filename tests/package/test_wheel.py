@@ -1,4 +1,4 @@
-"""The wheels, installed in an empty environment away from the checkout: what a user has."""
+"""The wheels, installed in an empty environment outside the checkout, as by a user."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_the_description_has_no_relative_link() -> None:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both wheels, built from a clean copy of what git tracks."""
+    """Both wheels, built from a clean copy of the tracked files."""
     folder = tmp_path_factory.mktemp("wheels")
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in filter(None, tracked.decode().split("\0")):
@@ -49,7 +49,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def environment(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty environment with the wheel and what ``[train]`` asks for, in the versions of constraints.txt."""
+    """An empty environment with the wheel and the extra ``[train]``, in the versions of constraints.txt."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
@@ -115,7 +115,7 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
 
 
 def commands_of_the_first_screen() -> tuple[list[str], str, list[tuple[str, str]]]:
-    """The README's ``make`` commands, its line that installs from Git, and its commands with what they print."""
+    """The README's ``make`` commands, its line that installs from Git, and its commands with their output."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## One table")[0]
     makes = re.findall(r"^make \w+", readme, flags=re.MULTILINE)
     (from_git,) = re.findall(r"^pip install .*git\+ADDRESS.*$", readme, flags=re.MULTILINE)
@@ -127,7 +127,7 @@ def commands_of_the_first_screen() -> tuple[list[str], str, list[tuple[str, str]
 @pytest.mark.wheel
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_the_first_screen_works_as_it_is_printed(tmp_path: Path) -> None:
-    """In a fresh clone and in an empty environment; ``make test`` is this test's own suite."""
+    """In a fresh clone and in an empty environment. ``make test`` is not run: it contains this test."""
     clone, here = tmp_path / "clone", tmp_path / "here"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "environment")], check=True)

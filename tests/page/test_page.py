@@ -1,4 +1,4 @@
-"""The page in headless Chromium, from a file without a network, beside PyTorch with the weights of the page."""
+"""The page in headless Chromium, from a file without a network, compared with PyTorch with the page's weights."""
 
 import importlib.util
 import json
@@ -120,7 +120,7 @@ def test_a_model_that_copies_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_wiring_cell_score_and_window(tmp_path: Path) -> None:
-    """Best, weights and the n best, of one page with many models, which are unpacked as they are chosen."""
+    """The best output, its weights and the n best, on one page with many models, each unpacked when it is chosen."""
     tokenizer = letter_phoneme_tokenizer("abcdefgh", ["K", "T", "AH", "S", "IY"], word_normalizer("nfc"))
     folders = []
     for name in RNN_VARIANTS:

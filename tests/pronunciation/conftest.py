@@ -10,19 +10,19 @@ from tests.pronunciation.kokoro import save_kokoro_model
 
 @pytest.fixture(scope="session")
 def pronounce() -> Pronouncer:
-    """The model alone."""
+    """A pronouncer with the model only."""
     return Pronouncer(dictionary=False)
 
 
 @pytest.fixture(scope="session")
 def listed() -> Pronouncer:
-    """With CMUdict."""
+    """A pronouncer with CMUdict."""
     return Pronouncer()
 
 
 @pytest.fixture(scope="session")
 def kokoro() -> Pronouncer:
-    """The model of Kokoro's phones alone."""
+    """A pronouncer with the model of Kokoro's phones only."""
     return Pronouncer(phones="kokoro", dictionary=False)
 
 

@@ -1,4 +1,4 @@
-"""A tiny model with Kokoro's phones and both accents: its answers have the right form and mean nothing."""
+"""A tiny model with Kokoro's phones and both accents: its outputs have the right form and no meaning."""
 
 import string
 from pathlib import Path

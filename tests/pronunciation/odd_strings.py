@@ -1,4 +1,4 @@
-"""A hundred strings that are no plain words."""
+"""A hundred strings that are not plain words."""
 
 EMOJI = ["😀", "👍🏽", "👩\u200d👩\u200d👧\u200d👦", "🇩🇪", "❤️", "☎", "♫", "1️⃣"]
 SCRIPTS = [

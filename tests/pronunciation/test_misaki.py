@@ -37,7 +37,7 @@ def test_what_it_returns(kokoro_folder: Path) -> None:
 
 
 def test_the_model_that_comes_with_attnzoo_speaks_both_accents() -> None:
-    """Without misaki's dictionary, as it lists these words."""
+    """Without misaki's dictionary, since it lists these words."""
     us, gb = (MisakiFallback(british=british, dictionary=False) for british in (False, True))
     for word, american, british in (("ladder", "lˈædəɹ", "lˈadə"), ("bath", "bˈæθ", "bˈɑːθ")):
         assert us(SimpleNamespace(text=word)) == (american, 2)
@@ -57,7 +57,7 @@ def test_phonemize(kokoro_folder: Path) -> None:
 
 @pytest.fixture
 def g2p(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """misaki's ``G2P`` with a tagger of its own: spaCy's models are in no package index."""
+    """misaki's ``G2P`` with a tagger of this test, since spaCy's models are not on a package index."""
     spacy: Any = importlib.import_module("spacy")
     blank = spacy.blank("en")
 

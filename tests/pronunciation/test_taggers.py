@@ -1,4 +1,4 @@
-"""Taggers are used where they are installed with their models, and nothing is downloaded."""
+"""Taggers are used if they are installed with their models; nothing is downloaded."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_nltk_with_its_model_and_without(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_spacy_with_its_model_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words are given as they are: spaCy does not split them again."""
+    """spaCy gets the words of the text and does not split them again."""
     documents = SimpleNamespace(Doc=lambda vocab, words: [SimpleNamespace(tag_=f"{vocab}-{word}") for word in words])
 
     class Pipeline:
@@ -48,7 +48,7 @@ def test_spacy_with_its_model_and_without(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("content", ["", "raise RuntimeError('broken')", "load = 3"])
 def test_what_cannot_be_loaded_is_no_tagger(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder without a model, or another package of this name: the text is read, with a warning."""
+    """With a folder without a model, or another package of this name, the text is read with a warning."""
     (tmp_path / "broken_model_of_spacy").mkdir()
     (tmp_path / "broken_model_of_spacy" / "__init__.py").write_text(content)
     monkeypatch.syspath_prepend(tmp_path)

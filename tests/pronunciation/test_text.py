@@ -1,4 +1,4 @@
-"""Texts to tokens: nothing is lost, and what is spoken for numbers, initialisms and symbols."""
+"""Texts to tokens: nothing is lost; the spoken words of numbers, initialisms and symbols."""
 
 import importlib
 import unicodedata
@@ -31,7 +31,7 @@ def test_tokens_and_spaces_are_the_whole_text(text: str) -> None:
 
 
 def spoken(text: str) -> list[str]:
-    """What is spoken for each word, and punctuation as it is."""
+    """The spoken words of each word, and punctuation unchanged."""
     return [" ".join(token.parts) or token.text for token in tokenize(text)]
 
 

@@ -1,4 +1,4 @@
-"""What texts have beside plain words: capitals in compounds, apostrophes, Unicode's forms, signs, markup and code."""
+"""Texts with uppercase letters in compounds, apostrophes, Unicode's forms, signs, markup and code."""
 
 import unicodedata
 
@@ -23,7 +23,7 @@ def phonemes(pronounce: Pronouncer, text: str) -> list[str | None]:
 
 
 def said(text: str) -> str:
-    """What is spoken for a text, and its punctuation; a question mark for what is unknown."""
+    """The spoken words of a text, and its punctuation; a question mark for unknown words."""
     return " ".join(" ".join(one.parts) or ("?" if one.kind == "unknown" else one.text) for one in tokenize(text))
 
 
@@ -191,7 +191,7 @@ $ pip install "blorp[all]>=1.2,!=1.3" --no-deps -v && cd ~/src/blorp || exit 1
 
 
 def test_no_word_of_a_readme_is_lost(listed: Pronouncer) -> None:
-    """The texts are the whole text, every letter and digit is in a word that is said, and what is not is reported."""
+    """The tokens make up the whole text, every letter and digit is in a spoken word, and unknown ones are reported."""
     found = listed(README, num_beams=1)
     assert "".join(word.text + word.space for word in found).strip() == README.strip()
     assert [word.text for word in found if word.source == "unknown"] == ['<img src="logo.png" alt="Logo">', "🚀"]

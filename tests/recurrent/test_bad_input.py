@@ -1,4 +1,4 @@
-"""What a model, a config or a folder that cannot be right says: the name, the value, and what would be right."""
+"""Errors of wrong models, configs and folders: the name, the value, and what would be right."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ NO_TOKENS = torch.zeros(2, 0, dtype=torch.long)
 
 
 def forward(variant: str = "luong-lstm-general-feeding", **inputs: Any):
-    """Run with a good source and target, but for what the test gives; None leaves one out."""
+    """Run with a valid source and target, except for the test's arguments; None leaves one out."""
     given = {"input_ids": SOURCE, "decoder_input_ids": TARGET} | inputs
     return tiny_model(variant)(**{name: value for name, value in given.items() if value is not None})
 
@@ -122,7 +122,7 @@ def test_checkpointing_that_loses_gradients_is_refused() -> None:
 
 
 def test_embeddings_cannot_be_mixed_with_own_words() -> None:
-    """The model's own words are ids; given embeddings have none to stand beside."""
+    """The model's own words are ids, which cannot be mixed with given embeddings."""
     model = tiny_model("luong-lstm-dot", teacher_forcing_ratio=0.5).train()
     embeddings = torch.zeros(2, 3, RNN_SIZES["embedding_size"], dtype=torch.float64)
     for labels in (None, TARGET):
@@ -169,7 +169,7 @@ def test_generate_from_padding_only_is_defined(variant: str, num_beams: int) -> 
 
 
 def test_a_source_past_every_known_position_is_defined() -> None:
-    """The location score knows six positions: once the monotonic window has left them, there is nothing to look at."""
+    """The location score has six positions: after the monotonic window has left them, there is nothing to attend to."""
     known, width = RNN_SIZES["max_source_positions"], RNN_SIZES["window_size"]
     source, target = words(2, 20), words(2, 15, seed=1)
     outputs = forward(
@@ -188,7 +188,7 @@ def test_a_source_past_every_known_position_is_defined() -> None:
 @pytest.mark.parametrize("value", ["big", 2.5, True, None], ids=repr)
 @pytest.mark.parametrize("name", ["hidden_size", "num_hidden_layers"])
 def test_standard_names_of_another_type(name: str, value: Any) -> None:
-    """They are other names of fields, and must not be a way around the fields' types."""
+    """They are aliases of fields, and their types are checked like those of the fields."""
     with pytest.raises(StrictDataclassError, match=f"{name}|{AttentionalRNNConfig.attribute_map[name]}"):
         AttentionalRNNConfig(**{name: value})
 

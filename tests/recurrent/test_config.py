@@ -55,7 +55,7 @@ def test_parts_are_found_under_the_usual_names(model_class: type) -> None:
 def test_none_is_the_wirings_own_and_is_saved_as_a_value(
     wiring: str, score: str, readout_size: int, initializer_range: float, tmp_path: Path
 ) -> None:
-    """Half of the decoder's width for maxout pairs, the whole of it for the others; given by either of its names."""
+    """Half of the decoder's width for maxout pairs, the whole width for the others; by either name of the field."""
     expected = score, readout_size, initializer_range
     for name in ("decoder_hidden_size", "hidden_size"):
         config = AttentionalRNNConfig(wiring=wiring, **{name: 25})

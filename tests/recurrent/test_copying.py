@@ -1,4 +1,4 @@
-"""Copying and coverage apart from the loops: by hand, at the limits of numbers, and what is refused."""
+"""Copying and coverage without the loops: worked by hand, at the limits of numbers, and errors."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def copied(gate: float, weights: list[float], ids: list[int], dtype: torch.dtype
 
 
 def test_a_mixture_by_hand() -> None:
-    """p_gen = 1/4; the word 2 stands twice in the source, and the word 1 not at all."""
+    """p_gen = 1/4; the word 2 is twice in the source, and the word 1 is not."""
     gate = -torch.tensor(3.0, dtype=torch.float64).log().item()
     given = copied(gate, [0.5, 0.3, 0.2], [2, 0, 2])
     found = pointer_generator(torch.zeros(1, 1, 3, dtype=torch.float64), given).exp()

@@ -1,4 +1,4 @@
-"""The decoders' loop and the products that its steps share, against loop references and plain autograd."""
+"""The decoders' loop and the products that its steps share, compared with loop references and plain autograd."""
 
 from collections import defaultdict
 from typing import Any
@@ -56,7 +56,7 @@ def name(case: dict[str, Any]) -> str:
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A call of a model whose steps share nothing: plain autograd."""
+    """A call of a model without shared products: plain autograd."""
 
     def call(model: nn.Module, **inputs: Any) -> Any:
         with monkeypatch.context() as patch:
@@ -93,7 +93,7 @@ def test_additive_attention_takes_some_rows_at_a_time(rows: int, wiring: str, mo
 
 @pytest.mark.parametrize("case", [*STEPPING[::9], STEPPING[-1]], ids=name)
 def test_dropout_equals_the_loop(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The masks of every step, layer and row are drawn from their numbers; Bahdanau's readouts are dropped at once."""
+    """Dropout masks depend on the numbers of step, layer and row; those of Bahdanau's readouts are drawn at once."""
     model, inputs = stepping_model(case | {"decoder_layers": 3, "dropout": 0.4}).train(), batch()
     wiring = model.model.decoder.wiring
     places = {id(wiring.get_submodule(place)): place for place in ("dropout", "rnn.dropout")}
@@ -160,7 +160,7 @@ def test_a_second_backward_pass_finds_what_the_first_one_found(case: dict[str, A
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_backward_pass_counts_its_own_steps_alone(case: dict[str, Any], plain: Any) -> None:
-    """After one that needs no gradient of a weight, of the first three steps, and of a step in the middle."""
+    """It follows backward passes without the gradient of a weight, of the first three steps, and of a middle step."""
     model, inputs = stepping_model(case), batch()
     parameters = list(model.parameters())
     embeddings = model.model.decoder.embed_tokens(words_read(model, inputs["labels"])).detach().requires_grad_()
@@ -224,7 +224,7 @@ def test_a_checkpointed_loop_and_frozen_weights_have_the_same_gradients(case: di
 
 @pytest.mark.parametrize(("case", "part"), [(LUONG | {"window": "predictive"}, ""), (BAHDANAU, "model.decoder")])
 def test_a_compiled_model_has_the_same_gradients(case: dict[str, Any], part: str) -> None:
-    """The whole model or its decoder, of a short target: every step is traced."""
+    """The whole model or its decoder is compiled, with a short target, since every step is traced."""
     model, inputs = stepping_model(case).train(), batch()
     inputs["labels"] = inputs["labels"][:, :2]
     expected = gradients(model(**inputs).loss, model)
@@ -235,7 +235,7 @@ def test_a_compiled_model_has_the_same_gradients(case: dict[str, Any], part: str
 
 @pytest.mark.parametrize("case", CASES[:3], ids=name)
 def test_a_training_is_the_same_training(case: dict[str, Any], plain: Any) -> None:
-    """20 steps of Adam in float32."""
+    """20 steps of Adam in float32 give the same weights."""
     models = [stepping_model(case).float() for _ in range(2)]
     calls = [lambda **inputs: plain(models[0], **inputs), lambda **inputs: models[1](**inputs, skip_logits=True)]
     losses = []
@@ -286,7 +286,7 @@ def test_a_hook_anywhere_in_the_decoder_is_called_at_every_step(case: dict[str, 
 def test_adapters_are_trained_with_deferred_gradients(
     case: dict[str, Any], use_dora: bool, plain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LoRA and DoRA on every linear layer; all other weights of the loop stay shared."""
+    """LoRA and DoRA are on every linear layer; all other weights of the loop have deferred gradients."""
     model, inputs = stepping_model(case), batch()
     model = inject_adapter_in_model(
         LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, use_dora=use_dora), model
@@ -303,7 +303,7 @@ def test_adapters_are_trained_with_deferred_gradients(
 
 
 class DistanceScore(Score):
-    """Minus the squared distance of a projected query and the key, a score that is in no paper here."""
+    """Minus the squared distance of a projected query and the key, a score that the package does not have."""
 
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
@@ -419,7 +419,7 @@ def test_under_autocast_the_gradients_are_those_of_plain_autograd(case: dict[str
 
 @pytest.mark.parametrize("width", [0.01, 0.1, 1.0])
 def test_small_scores_keep_their_digits_in_half_precision(width: float) -> None:
-    """As they are when a training begins: a small tanh must not be the difference of two rounded sigmoids."""
+    """Scores are small at the start of a training: a small tanh must not be the difference of two rounded sigmoids."""
     torch.manual_seed(0)
     query, key, vector, grad_scores = (
         values.bfloat16()

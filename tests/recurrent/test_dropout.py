@@ -1,4 +1,4 @@
-"""Where dropout stands in the recurrent encoder-decoder, and how much it drops."""
+"""The places of dropout in the recurrent encoder-decoder, and its rates."""
 
 import pytest
 import torch
@@ -11,10 +11,10 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
 @pytest.mark.parametrize("variant", RNN_VARIANTS)
 def test_dropout_stands_where_the_wiring_has_it_and_nowhere_else(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dropout that doubles instead acts like weights that are doubled where the dropped values are read.
+    """A dropout that doubles its input acts like doubled weights where the dropped values are read.
 
-    These are the embeddings, what goes from layer to layer, and in addition: the attentional vector fed to the next
-    step in Luong's wiring, as in his released code; the readout in the others.
+    These are the embeddings, the outputs between layers, and in addition: the attentional vector fed to the next step
+    in Luong's wiring, as in his released code; the readout in the others.
     """
     depth = {"encoder_layers": 2, "decoder_layers": 2}  # so that every variant has something between layers
     inputs = {"input_ids": words(4, 6), "decoder_input_ids": words(4, 5, seed=1)}

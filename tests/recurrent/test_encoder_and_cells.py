@@ -31,9 +31,10 @@ def test_an_unknown_cell_is_named() -> None:
 def test_the_encoder_equals_the_loop(
     padding: str, directions: tuple[str, ...], depth: int, cell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Much padding: most rows end long before the longest. After all: there are columns without a token.
+    """Much padding: most rows end long before the longest. Padding after all rows: there are columns without a
+    token.
 
-    Rows run together, in groups of about two, and one by one; the gradient is that of all three together.
+    Rows run together, in groups of about two, and one by one; the gradient is that of the sum of all three.
     """
     width, size = 3, 2
     encoder = randomize(RecurrentEncoder(cell, width, size, depth, dropout=0.0, directions=directions), seed=1)
@@ -140,7 +141,7 @@ def test_padding_leaves_the_memory_as_it_is_to_the_last_bit(dtype: torch.dtype) 
 @pytest.mark.parametrize("with_state", [False, True], ids=["zeros", "state"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_cell_equals_the_loop(cell: str, with_state: bool) -> None:
-    """For torch's cells this anchors the reference in torch's own modules; for "cho_gru" it tests ours."""
+    """For torch's cells this tests the reference against torch's own modules; for "cho_gru" it tests ours."""
     width, size, lengths = 3, 4, [5, 5, 5, 5]
     layer = randomize(recurrent_cells.CELLS[cell](width, size), seed=1)
     inputs = random(len(lengths), max(lengths), width, seed=2)
@@ -167,7 +168,9 @@ def test_a_cell_equals_the_loop(cell: str, with_state: bool) -> None:
 
 
 def test_cho_gru_by_hand() -> None:
-    """The reset gate before U, and z that lets the new state in; U swaps the units, so that the place of r shows."""
+    """The reset gate is before U, and z is the share of the new state; U swaps the units, so that the place of r
+    matters.
+    """
     # x has no weight. z = sigma(ln 3) = 3/4. r = (sigma(0), sigma(ln 3)) = (1/2, 3/4). s = (2 ln 2, 4/3 ln 2), so
     # r * s = (ln 2, ln 2), U swaps and doubles the first: (ln 2, 2 ln 2), tanh: (3/5, 15/17).
     # After U it would have been r * (4/3 ln 2, 4 ln 2) = (2/3 ln 2, 3 ln 2).
@@ -186,7 +189,7 @@ def test_cho_gru_by_hand() -> None:
 
 
 def test_with_open_reset_gates_the_two_grus_are_one() -> None:
-    """Where r = 1 its place does not matter: Cho's GRU is then torch's, with 1 - z for z."""
+    """If r = 1, its place does not matter: Cho's GRU is then torch's, with 1 - z for z."""
     width, size = 3, 4
     theirs, ours = randomize(nn.GRU(width, size, batch_first=True), seed=1), ChoGRU(width, size).double()
     with torch.no_grad():

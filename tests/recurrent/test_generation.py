@@ -1,4 +1,4 @@
-"""What only recurrent decoding has: its cache, what is fed to the next step, alignments of generated sequences."""
+"""Recurrent decoding: its cache, the input feed, alignments of generated sequences."""
 
 import logging
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def generate(model: AttentionalRNNForConditionalGeneration, source: Tensor, mask
 
 
 def until_eos(row: Tensor) -> list[int]:
-    """The generated tokens up to and including the end token; what stands after it is padding."""
+    """The generated tokens up to and including the end token; after it there is padding."""
     tokens = row.tolist()[1:]
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
@@ -152,7 +152,7 @@ def test_alignments_of_generated_sequences_equal_teacher_forcing(variant: str, m
 
 
 def test_alignments_of_a_beam_search_must_follow_the_beams() -> None:
-    """The rows as they stand, without beam_indices, are those of other beams."""
+    """Without beam_indices the rows are those of other beams."""
     model = tiny_model("luong-lstm-general-feeding", std=1.0)
     result = generate(model, words(4, 6), num_beams=4, output_attentions=True, return_dict_in_generate=True)
     alignments = generation_alignments(result)
@@ -220,7 +220,7 @@ def test_options_that_the_model_cannot_follow_are_refused(options: dict[str, Any
 
 
 def test_a_target_in_two_pieces_has_the_gradient_of_the_whole() -> None:
-    """The cache keeps the graph."""
+    """The cache keeps the graph of autograd."""
     source, mask = padded_batch(LENGTHS, "left")
     for variant in RNN_VARIANTS:
         gradients = []
@@ -279,7 +279,7 @@ def test_greedy_generation_streams_token_by_token() -> None:
 
 
 def test_a_prompt_is_read_as_it_is_in_training_mode_too() -> None:
-    """teacher_forcing_ratio is for training steps, and not for what samples during a training."""
+    """teacher_forcing_ratio applies to training steps, not to generation in training mode."""
     model = tiny_model("luong-lstm-general-feeding", std=1.0, teacher_forcing_ratio=0.0)
     source = words(3, 6)
     prompt = torch.cat([torch.full((3, 1), BOS), words(3, 3, seed=1)], dim=1)
@@ -291,7 +291,7 @@ def test_a_prompt_is_read_as_it_is_in_training_mode_too() -> None:
 @pytest.mark.parametrize("variant", ["cho-cho_gru-forward", "sutskever-lstm-2-layers-reversed", "luong-lstm-dot"])
 @pytest.mark.parametrize("cell", list(CELLS))
 def test_a_token_at_a_time_under_autocast(variant: str, cell: str) -> None:
-    """The states that the encoder leaves are then in half precision, and the embeddings are not."""
+    """The encoder's states are then in half precision, and the embeddings are not."""
     model = tiny_model(variant, cell=cell).float()
     source, target = words(2, 4), words(2, 3, seed=1)
     with torch.autocast("cpu", torch.bfloat16):

@@ -1,4 +1,4 @@
-"""Wirings that are another one in disguise: what the papers say of each other, with the weights copied."""
+"""Wirings that equal another one with copied weights, as the papers say of each other."""
 
 from itertools import product
 from typing import Any
@@ -37,7 +37,8 @@ from tests.reference import attentional_rnn as reference
 @pytest.mark.parametrize("direction", ["both", "forward"])
 def test_bahdanaus_decoder_with_fixed_contexts_equals_the_loop(direction: str, cell: str) -> None:
     """Bahdanau et al., 2014, appendix A.1.2 and A.2.2: with c_i the encoder's last state it is the RNN
-    Encoder-Decoder. The alignments then play no part: no gradient reaches them, and others change nothing."""
+    Encoder-Decoder. The alignments then have no effect: no gradient reaches them, and other alignments change nothing.
+    """
     model, inputs = wired_model({"wiring": "bahdanau", "cell": cell, **DIRECTIONS[direction]}), batch()
     attention = model.model.decoder.wiring.attention
 
@@ -74,9 +75,10 @@ def test_bahdanaus_decoder_with_fixed_contexts_equals_the_loop(direction: str, c
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("depth", [1, 2])
 def test_chos_decoder_is_bahdanaus_with_one_context_and_the_readout_of_equation_4(depth: int, cell: str) -> None:
-    """With the same weights, c and s_0 both decoders go through the same states. Their words differ by what Bahdanau's
-    paper contradicts itself in: read out from s_i (his equation 4) the states give Cho's logits, read out from s_{i-1}
-    (his appendix A.2.2) they give Bahdanau's."""
+    """With the same weights, c and s_0 both decoders have the same states. Their words differ only by the contradiction
+    in Bahdanau's paper: with the readout from s_i (his equation 4) the states give Cho's logits, with the readout from
+    s_{i-1} (his appendix A.2.2) they give Bahdanau's.
+    """
     size = SIZES["decoder_hidden_size"]
     cho = wired_model({"wiring": "cho", "cell": cell, "decoder_layers": depth})
     bahdanau = wired_model(
@@ -203,7 +205,7 @@ def test_a_reversed_source_is_the_flipped_sentence_read_forward(case: dict[str, 
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_sutskevers_wiring_is_torchs_lstm_twice(depth: int) -> None:
-    """One reads the source from its end, the other starts from the first one's state and reads the target."""
+    """One LSTM reads the source from its end; the other starts from the first one's state and reads the target."""
     case = {"wiring": "sutskever", "cell": "lstm", "encoder_layers": depth, "decoder_layers": depth}
     model = wired_model(case | DIRECTIONS["backward"] | {"encoder_hidden_size": SIZES["decoder_hidden_size"]})
     inputs, weights = batch(), dict(model.named_parameters())

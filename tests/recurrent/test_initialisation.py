@@ -41,7 +41,7 @@ def fresh_model(wiring: str, score: str, **choice: Any) -> AttentionalRNNForCond
 def initial_weights(
     folder: Path, is_missing: bool, wiring: str, score: str, **choice: Any
 ) -> dict[str, nn.Parameter | Tensor]:
-    """Of a new model, or those that a checkpoint lacks: one half of the weights, then the other."""
+    """The weights of a new model, or those that a checkpoint lacks: one half of the weights, then the other."""
     model = fresh_model(wiring, score, **choice)
     weights = dict(model.named_parameters())
     if not is_missing:
@@ -68,8 +68,9 @@ def assert_spread(parameter: Tensor, std: float, name: str) -> None:
 def test_chos_and_bahdanaus_initialisation(
     wiring: str, score: str, cell: str, is_missing: bool, factor: int, tmp_path: Path
 ) -> None:
-    """N(0, 0.01^2), recurrent matrices orthogonal, biases 0 (Cho et al., 2014, section 4.1.1); the same, but a tenth of
-    the spread for W_a and U_a, and 0 for v_a (Bahdanau et al., 2014, appendix B.1)."""
+    """N(0, 0.01^2), recurrent matrices orthogonal, biases 0 (Cho et al., 2014, section 4.1.1); the same, except a tenth
+    of the standard deviation for W_a and U_a, and 0 for v_a (Bahdanau et al., 2014, appendix B.1).
+    """
     seen = set()
     scale = {} if factor == 1 else {"initializer_range": 0.01 * factor}
     for name, parameter in initial_weights(tmp_path, is_missing, wiring, score, cell=cell, **scale).items():

@@ -139,7 +139,7 @@ def test_a_papers_model_made_small_learns_and_generates(paper: str) -> None:
 
 
 def test_any_field_of_a_papers_model_can_be_overridden() -> None:
-    """A field that the paper sets, one that it leaves alone, and the standard names of two."""
+    """A field that the paper sets, one that it does not set, and the standard names of two fields."""
     overrides = {"vocab_size": 99, "eos_token_id": 7, "hidden_size": 24, "num_hidden_layers": 3}
     config = AttentionalRNNConfig.from_paper("cho2014", **overrides)
     assert {name: getattr(config, name) for name in overrides} == overrides

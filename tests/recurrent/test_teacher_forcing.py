@@ -1,4 +1,4 @@
-"""Teacher forcing: which words the decoder reads in training."""
+"""Teacher forcing: the words that the decoder reads in training."""
 
 from typing import Any
 
@@ -28,7 +28,9 @@ OWN_WORDS_CASES = [case for case in LOSS_CASES if case.get("window") != "predict
 
 @pytest.mark.parametrize("case", params(OWN_WORDS_CASES))
 def test_without_teacher_forcing_the_decoder_reads_its_own_words(case: dict[str, Any]) -> None:
-    """Logits, alignments and gradients of a loop that decodes alone; the loss still asks for the labels."""
+    """Logits, alignments and gradients equal those of a loop that reads its own words; the loss is still that of the
+    labels.
+    """
     model, inputs = wired_model(case | {"teacher_forcing_ratio": 0}).train(), batch()
     with torch.no_grad():
         read = reference.own_words(model, inputs["input_ids"], inputs["attention_mask"], TARGET)
@@ -53,7 +55,7 @@ def test_full_teacher_forcing_draws_nothing(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5])
 def test_only_a_training_step_reads_anything_but_what_it_is_given(ratio: float) -> None:
-    """Not an evaluation, not a pass without gradients, and not a target that goes on from a cache."""
+    """Evaluation, a pass without gradients, and a target that continues a cache read the given words."""
     model, inputs = wired_model(LOSS_CASES[-1] | {"teacher_forcing_ratio": ratio}).train(), batch()
     expected, read = loop_translation(model, inputs).logits, words_read(model, inputs["labels"])
     source = {"input_ids": inputs["input_ids"], "attention_mask": MASK}

@@ -43,7 +43,7 @@ from tests.reference import attentional_rnn as reference
 
 
 def faults(choice: dict[str, Any]) -> list[tuple[str, ...]]:
-    """What is wrong with a choice, and for each fault what a message must say: the fields, and what would work."""
+    """The faults of a choice, and for each the parts of its message: the fields, and what would work."""
     wiring, score, window = (f"{name}={choice[name]!r}" for name in ("wiring", "score", "window"))
     found = []
     if choice["input_feeding"] and choice["wiring"] != "luong":
@@ -101,8 +101,9 @@ LOOKS = {
 
 
 def encoder_cases() -> list[dict[str, Any]]:
-    """Every direction and depth for every wiring, of a cell with a cell state and of one without, and where a start
-    state can be copied, copied and bridged. That every cell reads as its loop does is tested apart."""
+    """Every direction and depth for every wiring, with a cell with a cell state and one without; if a start state can
+    be copied, both copied and bridged. Another test compares every cell with its loop.
+    """
     cases = []
     for wiring, (name, direction), depth, cell in product(WIRINGS, DIRECTIONS.items(), DEPTHS, LOOKS):
         case = {"wiring": wiring, "cell": cell, "encoder_layers": depth[0], "decoder_layers": depth[1], **direction}
@@ -133,7 +134,7 @@ def test_without_a_mask_every_token_is_real(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", params(LOSS_CASES))
 def test_tied_embeddings_equal_the_loop(case: dict[str, Any]) -> None:
-    """One matrix in three places: its gradient is the sum of all three."""
+    """One matrix is in three places: its gradient is the sum of all three."""
     tied = {"tie_word_embeddings": True, "embedding_size": configuration(case).readout_size}
     model, inputs = wired_model(case | tied), batch()
     expected = loop_translation(model, inputs).logits
@@ -148,7 +149,7 @@ def test_tied_embeddings_equal_the_loop(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", params([case | {"cell": cell} for case, cell in product(LOSS_CASES, CELLS)]))
 def test_autocast_computes_the_same_in_less_precision(case: dict[str, Any]) -> None:
-    """Mixed precision as a training loop switches it on: every part takes the dtypes that the others hand it."""
+    """Mixed precision as in a training loop: every part accepts the dtypes of the others."""
     model, inputs = wired_model(case).float().train(), batch()
     expected = model(**inputs).logits
     with torch.autocast("cpu", torch.bfloat16):

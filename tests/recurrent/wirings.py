@@ -83,7 +83,7 @@ def wired_model(case: dict[str, Any]) -> AttentionalRNNForConditionalGeneration:
 
 
 def batch() -> dict[str, Tensor]:
-    """Words at every place, under the padding too: the mask alone says what is read."""
+    """A batch with words at every place, also under the padding: only the mask decides what is read."""
     generator = torch.Generator().manual_seed(2)
     input_ids, labels = (
         torch.randint(3, SIZES["vocab_size"], (BATCH, length), generator=generator) for length in (SOURCE, TARGET)
@@ -158,7 +158,7 @@ def case_id(case: dict[str, Any]) -> str:
 
 
 def params(cases: list[dict[str, Any]]) -> list[Any]:
-    """The cases with their names. Of a long list every seventh, which meets every choice, is for ``make quick``."""
+    """The cases with their names. Of a long list ``make quick`` runs every seventh, which covers every choice."""
     is_long = len(cases) > 50
     return [
         pytest.param(case, id=case_id(case), marks=[pytest.mark.grid] if is_long and at % 7 else [])
@@ -167,8 +167,8 @@ def params(cases: list[dict[str, Any]]) -> list[Any]:
 
 
 def assert_equals_the_loop(case: dict[str, Any]) -> None:
-    """The loss and its gradients, of a training step with logits and of one without, which runs only over rows that
-    have not ended. Logits and alignments, in training and in evaluation.
+    """Compare the loss and its gradients in a training step with logits, and in one without, which runs only over rows
+    that have not ended; and logits and alignments, in training and in evaluation.
     """
     model, inputs = wired_model(case).train(), batch()
     expected = loop_translation(model, inputs)
@@ -215,7 +215,7 @@ LOSS_CASES = [
 
 
 def copy_weights(source: nn.Module, target: nn.Module, *not_copied: str) -> None:
-    """Give ``target`` the weights of ``source``; those of the parts in ``not_copied`` stay what they are."""
+    """Copy the weights of ``source`` into ``target``, except those of the parts in ``not_copied``."""
     weights = {name: weight for name, weight in source.state_dict().items() if not name.startswith(not_copied)}
     missing, unexpected = target.load_state_dict(weights, strict=False)
     assert unexpected == []
@@ -223,7 +223,7 @@ def copy_weights(source: nn.Module, target: nn.Module, *not_copied: str) -> None
 
 
 def assert_same_model(actual: nn.Module, expected: nn.Module) -> None:
-    """Two models with the same parameters: values and gradients."""
+    """Compare two models with the same parameters: values and gradients."""
     inputs = batch()
     outputs, others = (model(**inputs, output_attentions=True) for model in (actual, expected))
     assert_equal(outputs.logits, others.logits, "logits")

@@ -3,7 +3,7 @@
 The executable specification of ``attnzoo/attention.py``. Every function here is a formula of a paper on single vectors
 and scalars; nothing is batched, nothing is fast, and gradients are plain autograd.
 
-A score of None stands where there is nothing to attend to: on padding, outside of a window, past the end of a table.
+A score is None where there is nothing to attend to: on padding, outside a window, past the end of a table.
 """
 
 import math

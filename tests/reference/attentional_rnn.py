@@ -23,7 +23,7 @@ class State(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """What the model says about a batch: logits (B, T, vocabulary), alignments (B, T, S), None without attention.
+    """The model's outputs for a batch: logits (B, T, vocabulary), alignments (B, T, S), None without attention.
 
     The logits of a model that copies are log-probabilities.
     """
@@ -44,7 +44,7 @@ def below(weights: Weights, prefix: str) -> Weights:
 
 
 def cho_gru_step(weights: Weights, x: Tensor, state: State) -> State:
-    """Bahdanau et al., 2014, appendix A.1.1 (the GRU of Cho et al., 2014): the reset gate works before U.
+    """Bahdanau et al., 2014, appendix A.1.1 (the GRU of Cho et al., 2014): the reset gate acts before U.
 
     z = sigma(W_z x + U_z s + b_z); r = sigma(W_r x + U_r s + b_r); s~ = tanh(W x + U [r * s] + b);
     s' = (1 - z) * s + z * s~. The rows of every weight are z, r, candidate.
@@ -60,7 +60,7 @@ def cho_gru_step(weights: Weights, x: Tensor, state: State) -> State:
 
 
 def torch_gru_step(weights: Weights, x: Tensor, state: State) -> State:
-    """torch.nn.GRU, as its documentation has it: the reset gate works after U, and z keeps the old state.
+    """torch.nn.GRU, as in its documentation: the reset gate acts after U, and z is the share of the old state.
 
     r = sigma(W_ir x + b_ir + W_hr h + b_hr); z likewise; n = tanh(W_in x + b_in + r * (W_hn h + b_hn));
     h' = (1 - z) * n + z * h. The rows of every weight are r, z, n.
@@ -77,7 +77,7 @@ def torch_gru_step(weights: Weights, x: Tensor, state: State) -> State:
 
 
 def lstm_step(weights: Weights, x: Tensor, state: State) -> State:
-    """torch.nn.LSTM, as its documentation has it (no peepholes).
+    """torch.nn.LSTM, as in its documentation (no peepholes).
 
     i, f, o = sigma(W x + b + U h + b'), g = tanh(the same); c' = f * c + i * g; h' = o * tanh(c').
     The rows of every weight are i, f, g, o.
@@ -95,7 +95,7 @@ def lstm_step(weights: Weights, x: Tensor, state: State) -> State:
 
 
 def rnn_step(weights: Weights, x: Tensor, state: State) -> State:
-    """torch.nn.RNN, as its documentation has it: h' = tanh(W x + b + U h + b')."""
+    """torch.nn.RNN, as in its documentation: h' = tanh(W x + b + U h + b')."""
     x_part = weights["weight_ih_l0"] @ x + weights["bias_ih_l0"]
     return State(torch.tanh(x_part + weights["weight_hh_l0"] @ state.hidden + weights["bias_hh_l0"]))
 
@@ -121,7 +121,7 @@ def read(cell: str, weights: Weights, inputs: list[Tensor], state: State) -> lis
 
 
 class Encoding(NamedTuple):
-    """One sentence as the encoder leaves it, per layer from the bottom: annotations of every token, final states."""
+    """The encoder's output for one sentence, each layer from the bottom: annotations of every token, final states."""
 
     annotations: list[list[Tensor]]
     finals: list[State]
@@ -132,8 +132,8 @@ def encode_sentence(
 ) -> Encoding:
     """Bahdanau et al., 2014, section 3.2: h_j = [forward h_j; backward h_j]; layers above read the h of the one below.
 
-    The final state of a layer is its forward RNN's after the last token and its backward RNN's after the first; a
-    sentence without tokens ends where both start, at zero. With one direction h_j has its half alone.
+    The final state of a layer is its forward RNN's after the last token and its backward RNN's after the first; for a
+    sentence without tokens both are zero, as at the start. With one direction h_j has only its half.
     """
     annotations, finals = [], []
     for layer in range(depth):
@@ -205,7 +205,7 @@ class Attention(NamedTuple):
     ) -> list[Tensor]:
         """The weights of one query on the tokens of one sentence (Luong et al., 2015, section 3).
 
-        ``before`` are the weights of the steps before; their sum is the coverage (See et al., 2017, eq. 10).
+        ``before`` are the weights of the earlier steps; their sum is the coverage (See et al., 2017, eq. 10).
         """
         num_tokens = len(annotations)
         zero = torch.zeros((), dtype=torch.float64)
@@ -254,7 +254,7 @@ def maxout(pairs: Tensor) -> Tensor:
 
 
 def projected_start(weights: Weights, cell: str, size: int, depth: int, vector: Tensor) -> list[State]:
-    """s_0 = tanh(W_s v), every layer with a W_s of its own; memories start at zero."""
+    """s_0 = tanh(W_s v), with one W_s for each layer; LSTM cells start at zero."""
     states = []
     for layer in range(depth):
         rows = slice(layer * size, (layer + 1) * size)
@@ -264,7 +264,7 @@ def projected_start(weights: Weights, cell: str, size: int, depth: int, vector: 
 
 
 def bridged_start(weights: Weights, cell: str, size: int, depth: int, source: Encoding) -> list[State]:
-    """The encoder's final states where they fit (Sutskever, Luong et al., 2015), else a linear map of all of them."""
+    """The encoder's final states if they fit (Sutskever, Luong et al., 2015), else a linear map of all of them."""
     states = source.finals
     if (len(states), len(states[0].hidden)) == (depth, size):
         return states
@@ -278,7 +278,7 @@ def bridged_start(weights: Weights, cell: str, size: int, depth: int, source: En
 
 
 class Step(NamedTuple):
-    """A readout, the weights on the tokens of the source, if there are any, and p_gen of a model that copies."""
+    """A readout, the weights on the source's tokens, if there is attention, and p_gen if the model copies."""
 
     readout: Tensor
     alignment: list[Tensor] | None = None
@@ -286,7 +286,7 @@ class Step(NamedTuple):
 
 
 def p_gen_of(weights: Weights, *parts: Tensor) -> Tensor | None:
-    """See et al., 2017, eq. 8, of context, state and input."""
+    """See et al., 2017, eq. 8, from context, state and input."""
     if "copy_gate.gate_proj.weight" not in weights:
         return None
     w, b = weights["copy_gate.gate_proj.weight"][0], weights["copy_gate.gate_proj.bias"][0]
@@ -390,7 +390,7 @@ def luong_decode(
 
 
 def shift_right(labels: list[int], start: int, pad: int) -> list[int]:
-    """What the decoder reads to predict the labels: the start token, then every label but the last."""
+    """The decoder's input to predict the labels: the start token, then every label except the last."""
     return [start] + [pad if label == -100 else label for label in labels[:-1]]
 
 
@@ -454,7 +454,7 @@ def translate(
 
 
 def own_words(model: nn.Module, input_ids: Tensor, mask: Tensor, length: int) -> Tensor:
-    """What the decoder reads when nobody tells it the words: the start token, then its own best word, time after time.
+    """The decoder's input without given words: the start token, then its own best word at every step.
 
     Bengio et al., 2015, section 2.4, with a probability of the true word of 0.
     """
@@ -466,7 +466,7 @@ def own_words(model: nn.Module, input_ids: Tensor, mask: Tensor, length: int) ->
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """-log p(y | x) per word, p = softmax(logits), averaged over the words of the whole batch; -100 is no word."""
+    """-log p(y | x) per word, p = softmax(logits), averaged over the words of the whole batch; -100 is not a word."""
     losses = []
     for row in range(len(labels)):
         for step in range(labels.shape[1]):

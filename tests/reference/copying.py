@@ -19,7 +19,7 @@ def generation_probability(w: Tensor, b: Tensor, *parts: Tensor) -> Tensor:
 def mixture(logits: Tensor, p_gen: Tensor, weights: list[Tensor], source: list[int]) -> Tensor:
     """Equation 9, as a logarithm: log(p_gen P_vocab(w) + (1 - p_gen) sum of a_j with x_j = w) of every word.
 
-    Without a token that has some weight there is nothing to copy, and p_gen is 1.
+    If no token has a weight, there is nothing to copy, and p_gen is 1.
     """
     exponentials = torch.exp(logits)
     written = exponentials / exponentials.sum()

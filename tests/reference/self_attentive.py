@@ -23,7 +23,7 @@ class Sentence(NamedTuple):
 
 
 class Classification(NamedTuple):
-    """What the model says about a batch: logits (B, K), A (B, R, S), penalties (B,), and the M of every sentence."""
+    """The model's outputs for a batch: logits (B, K), A (B, R, S), penalties (B,), and the M of every sentence."""
 
     logits: Tensor
     annotation_matrix: Tensor
@@ -69,7 +69,7 @@ def read_sentence(weights: Weights, config: Any, tokens: list[Tensor]) -> Senten
 def gate(premise: list[Tensor], hypothesis: list[Tensor], w_fp: Tensor, w_fh: Tensor) -> list[Tensor]:
     """Section 4.3 and appendix B: F_h = batched_dot(M_h, W_fh), F_p = batched_dot(M_p, W_fp), F_r = F_h * F_p.
 
-    Every row of a matrix is multiplied by a weight matrix of its own.
+    Every row of a matrix is multiplied by its own weight matrix.
     """
     relation = []
     for hop in range(len(premise)):
@@ -92,7 +92,7 @@ def compare(related: list[Tensor], premise: list[Tensor], hypothesis: list[Tenso
 def classify(model: nn.Module, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None = None) -> Classification:
     """Section 4: the two-layer ReLU MLP on M, or on F_r of a pair, whose first sentence is the premise.
 
-    ``model`` is a ``SelfAttentiveForSequenceClassification``; of a pair the penalties of both sentences are added.
+    ``model`` is a ``SelfAttentiveForSequenceClassification``; for a pair the penalties of both sentences are added.
     """
     config, weights = model.config, weights_of(model)
     base = below(weights, "model.")
@@ -127,7 +127,7 @@ def classify(model: nn.Module, input_ids: Tensor, mask: Tensor, token_type_ids: 
 
 
 def cross_entropy(logits: Tensor, labels: list[int]) -> Tensor:
-    """The mean of -log p(label) over the rows that have one."""
+    """The mean of -log p(label) over the rows with a label."""
     losses = []
     for row, label in zip(logits, labels, strict=True):
         if label != -100:

@@ -80,7 +80,7 @@ def residual(
 
 
 def layer(config: SmallTransformerConfig, weights: Weights, xs: Vectors, memory: Vectors | None, sees: Sees) -> Vectors:
-    """Section 3.1: self-attention, attention to the memory where there is one, feed-forward."""
+    """Section 3.1: self-attention, attention to the memory if there is one, feed-forward."""
 
     def attend_to_itself(xs: Vectors) -> Vectors:
         return multi_head(config, below(weights, "self_attention."), xs, xs, sees)
@@ -129,7 +129,7 @@ def stack(
 def transformer(
     config: SmallTransformerConfig, weights: Weights, source: list[int], target: list[int] | None = None
 ) -> Vectors:
-    """The last hidden state of every token: of the target where there is one, else of the only text."""
+    """The last hidden state of every token, of the target if there is one, else of the only text."""
     if config.attention_pattern == "causal":
         return stack(config, below(weights, "decoder."), source, None, sees_the_past)
     encoded = stack(config, below(weights, "encoder."), source, None, sees_all)

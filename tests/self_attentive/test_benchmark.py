@@ -1,4 +1,4 @@
-"""What the self-attentive benchmark and table compare with: the same model in plain torch, and pooling."""
+"""The peers of the self-attentive benchmark and table: the same model in plain torch, and pooling."""
 
 from pathlib import Path
 from typing import Any

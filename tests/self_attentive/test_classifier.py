@@ -1,4 +1,4 @@
-"""What users of the self-attentive classifier meet: outputs, configs of the paper, bad pairs and labels, pipelines."""
+"""The self-attentive classifier for users: outputs, configs of the paper, bad pairs and labels, pipelines."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -126,7 +126,7 @@ def test_padding_without_a_mask_is_warned_of(caplog: pytest.LogCaptureFixture) -
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 @every_variant
 def test_nothing_but_padding_is_defined(name: str, training: bool) -> None:
-    """A = 0 and M = 0; the penalty of it is ||-I||^2 = R of every sentence, a constant."""
+    """A = 0 and M = 0; the penalty is ||-I||^2 = R for every sentence, a constant."""
     model = make(name).train(training)
     given = BATCH | {"attention_mask": torch.zeros(3, S, dtype=torch.long)}
     outputs = model(**given, labels=torch.tensor([0, 1, 2]), output_attentions=True)
@@ -140,7 +140,7 @@ def test_nothing_but_padding_is_defined(name: str, training: bool) -> None:
 
 
 def test_thirty_hops_at_one_token() -> None:
-    """Every hop has the weight 1 there: AA^T is 1 everywhere, and P the R (R - 1) entries beside the diagonal."""
+    """Every hop has the weight 1 there: AA^T is 1 everywhere, and P has the R (R - 1) entries off the diagonal."""
     model = make(num_hops=30).train()
     outputs = model(words(2, 1), labels=torch.tensor([0, 1]), output_attentions=True)
     assert (outputs.attentions[0] == 1).all()
@@ -216,7 +216,9 @@ PROBLEMS: dict[str, tuple[dict[str, Any], Tensor, Callable[[Tensor, Tensor], Ten
 
 @pytest.mark.parametrize("problem_type", PROBLEMS)
 def test_the_loss_is_that_of_every_classifier(problem_type: str, tmp_path: Path) -> None:
-    """Told by the labels, or by the config, which then has it saved; and the library's own function agrees."""
+    """The problem type comes from the labels, and is then saved in the config, or from the config; the loss is the
+    library's.
+    """
     fields, labels, function = PROBLEMS[problem_type]
     model = make(penalty_coefficient=0.7, **fields)
     outputs = model(**BATCH, labels=labels)
@@ -236,7 +238,7 @@ WORDS = ["[PAD]", "[UNK]", "[SEP]", "a", "film", "to", "love", "hate", "and", "f
 
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
-    """Words between spaces; of a pair each sentence ends in [SEP], and has token types of its own."""
+    """Spaces separate words; each sentence of a pair ends in [SEP], and has its own token type."""
     tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -1,4 +1,4 @@
-"""Lin's pooling over any encoder: the equation, training, files, and the module of sentence-transformers."""
+"""Lin's pooling on any encoder: the equation, training, files, and the module of sentence-transformers."""
 
 import json
 import math
@@ -120,7 +120,7 @@ def test_trainer_learns_with_the_penalty(tmp_path: Path) -> None:
 
 
 def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path) -> None:
-    """The penalty too is divided by the number of labels of all batches."""
+    """The penalty is also divided by the number of labels of all batches."""
     stepped = []
     for size, steps in ((3, 1), (1, 3)):
         model = classifier(penalty_coefficient=0.5)
@@ -185,7 +185,7 @@ def test_the_features_of_a_pooled_encoder_are_those_of_its_encoder(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["bert", "albert", "distilbert", "gpt2", "ours"])
 def test_every_parameter_is_trained(name: str, tmp_path: Path) -> None:
-    """The encoder's own pooler would have no gradient, which DistributedDataParallel refuses."""
+    """The encoder's own pooler would have no gradient, which is an error in DistributedDataParallel."""
     model = classifier(name)
     model.save_pretrained(tmp_path)
     for trained in (model, AutoModelForSequenceClassification.from_pretrained(tmp_path)):
@@ -294,7 +294,7 @@ def test_what_cannot_be_pooled_is_an_error(make: Any, error: type[Exception], wo
 
 
 class StandIn(nn.Sequential):
-    """What SentenceTransformer does with its modules: features pass through all of them."""
+    """Stands in for SentenceTransformer, in which features pass through all modules."""
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         for module in self:

@@ -1,4 +1,4 @@
-"""The self-attentive encoder and classifier against the paper, and what must not change their numbers."""
+"""The self-attentive encoder and classifier, compared with the paper, and invariances of their outputs."""
 
 from itertools import product
 from typing import Any, get_args
@@ -58,7 +58,7 @@ def make(seed: int = 1, **fields: Any) -> SelfAttentiveForSequenceClassification
 
 
 def batch(seed: int = 2) -> dict[str, Tensor]:
-    """Words at every place, under the padding too: the mask alone says what is read."""
+    """A batch with words at every place, also under the padding: only the mask decides what is read."""
     generator = torch.Generator().manual_seed(seed)
     input_ids = torch.randint(3, SIZES["vocab_size"], MASK.shape, generator=generator)
     return {"input_ids": input_ids, "attention_mask": MASK, "token_type_ids": TYPES}
@@ -97,7 +97,7 @@ def test_one_hop_is_the_vector_form() -> None:
 
 
 def test_a_penalty_by_hand() -> None:
-    """AA^T is [[1/2, 1/2], [1/2, 1]]: (1/2)^2 + 2 (1/2)^2 + 0 = 3/4, where a norm without square would be 0.87."""
+    """AA^T is [[1/2, 1/2], [1/2, 1]]: (1/2)^2 + 2 (1/2)^2 + 0 = 3/4; a norm without square would be 0.87."""
     annotation = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]])
     assert redundancy_penalty(annotation).tolist() == [0.75]
     assert redundancy_penalty(torch.eye(3)[None, :2]).tolist() == [0.0]  # each hop at a token of its own
@@ -144,7 +144,7 @@ CASES += [{"num_hops": 1}, {"num_hops": 1, **PAIR}, {"penalty_reduction": "sum",
 # The mode changes nothing but dropout, of which there is none: a third of the cases are in training.
 @pytest.mark.parametrize(("case", "training"), [(case, at % 3 == 0) for at, case in enumerate(CASES)], ids=str)
 def test_the_classifier_equals_the_loops(case: dict[str, Any], training: bool) -> None:
-    """A, M, the penalty, the logits, the loss, and the loss's gradient of every parameter."""
+    """A, M, the penalty, the logits, the loss, and the gradient of every parameter are equal."""
     model = make(penalty_coefficient=0.7, classifier_dropout=0.0, **case).train(training)
     inputs = batch()
     outputs = model(**inputs, labels=LABELS, output_attentions=True)
@@ -223,9 +223,9 @@ def test_the_order_of_a_pair_matters() -> None:
 
 
 def test_dropout_stands_where_it_is_said_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dropout that doubles acts like weights that are doubled where the dropped values are read.
+    """A dropout that doubles its input acts like doubled weights where the dropped values are read.
 
-    These are the embeddings, what goes from layer to layer, and what either layer of the MLP reads.
+    These are the embeddings, the outputs between layers, and the inputs of both layers of the MLP.
     """
     for field, read in (("dropout", "weight_ih"), ("classifier_dropout", "hidden_proj.weight|classifier.weight")):
         rates = {"dropout": 0.0, "classifier_dropout": 0.0} | {field: 0.5}
@@ -246,7 +246,7 @@ def test_dropout_stands_where_it_is_said_and_nowhere_else(monkeypatch: pytest.Mo
 
 
 def test_the_penalty_sets_the_hops_apart() -> None:
-    """Trained for the penalty alone, hops that looked at the same tokens look at others."""
+    """Trained with the penalty only, hops that attended to the same tokens attend to different ones."""
     torch.manual_seed(0)
     model = SelfAttentiveForSequenceClassification(SelfAttentiveConfig(**(SIZES | {"num_hops": 3})))
     ids = torch.randint(3, SIZES["vocab_size"], (8, 7))

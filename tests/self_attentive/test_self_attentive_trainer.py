@@ -1,4 +1,4 @@
-"""What a user of ``Trainer`` does with a Hugging Face classifier, done with the self-attentive one."""
+"""Common uses of ``Trainer`` with a Hugging Face classifier, here with the self-attentive one."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def model_for(task: str, **fields: Any) -> SelfAttentiveForSequenceClassificatio
 def make_trainer(
     model: nn.Module, folder: Path, labels: list[Any] = SINGLE, parts: dict[str, Any] | None = None, **settings: Any
 ) -> Trainer:
-    """A trainer of one step of plain gradient descent on all rows; ``parts`` are the Trainer's own arguments."""
+    """A trainer for one step of plain gradient descent on all rows; ``parts`` are the Trainer's own arguments."""
     rows, tokenizer = encoded(labels, model.config.sentence_pair), word_tokenizer()
     own = {"train_dataset": rows, "eval_dataset": rows, "processing_class": tokenizer}
     own |= {"data_collator": DataCollatorWithPadding(tokenizer)}
@@ -61,7 +61,7 @@ def make_trainer(
 def assert_a_step_on_the_loss_of(
     expected: SelfAttentiveForSequenceClassification, trainer: Trainer, **options: Any
 ) -> None:
-    """One step of gradient descent by the Trainer, and by hand with another model of the same weights."""
+    """Compare one step of gradient descent by the Trainer with one by hand, with another model of the same weights."""
     batch = trainer.data_collator(list(trainer.train_dataset))
     loss = trainer.train().training_loss
     outputs = expected.train()(**batch, **options)
@@ -83,7 +83,7 @@ accumulated_or_not = pytest.mark.parametrize("settings", [{}, ACCUMULATED], ids=
 @accumulated_or_not
 @pytest.mark.parametrize("task", TASKS)
 def test_a_step_is_that_of_the_loss(task: str, settings: dict[str, Any], tmp_path: Path) -> None:
-    """However the rows are batched, each counts alike, in the task's loss and in the penalty."""
+    """For any batches every row has the same weight, in the task's loss and in the penalty."""
     trainer = make_trainer(model_for(task), tmp_path, TASKS[task][1], **settings)
     assert_a_step_on_the_loss_of(model_for(task), trainer)
 
@@ -92,7 +92,7 @@ def test_a_step_is_that_of_the_loss(task: str, settings: dict[str, Any], tmp_pat
 
 
 def own_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int) -> Tensor:
-    """As the classifier's documentation has it."""
+    """The loss as in the classifier's documentation."""
     task = nn.functional.cross_entropy(outputs.logits, labels, reduction="sum", label_smoothing=0.1)
     return (task + outputs.penalty.sum()) / num_items_in_batch
 

@@ -1,4 +1,4 @@
-"""Fixtures of several files of tests."""
+"""Fixtures that several files of tests use."""
 
 from pathlib import Path
 
@@ -19,13 +19,15 @@ def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture(autouse=True)
 def no_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill of a process loses nothing that is written, so that no test here can tell; a slow disk takes minutes."""
+    """Do not wait for the disk, which may take minutes: killing a process loses no written data, so no test depends on
+    it.
+    """
     monkeypatch.setattr(checkpoint, "_sync_entry", lambda path: None)
 
 
 @pytest.fixture(scope="session")
 def few_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As ``dictionary``, for trainings that need not learn the language."""
+    """Like ``dictionary``, but smaller, for trainings that need not learn the language."""
     path = tmp_path_factory.mktemp("few") / "regular.dict"
     write_dictionary(path, draws=300)
     return path
@@ -33,7 +35,7 @@ def few_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def few_phonemes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New models generate at most as many phonemes as the longest word has; an untrained one does not stop."""
+    """Limit generation to the phonemes of the longest word, since an untrained model does not stop."""
     monkeypatch.setattr(grapheme_to_phoneme, "MAX_PHONEMES", 1)
 
 

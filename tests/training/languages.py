@@ -1,6 +1,6 @@
 """Words of four languages, spelled by rules that are simpler than the real ones.
 
-A syllable is a consonant and a vowel, in Korean with or without a consonant behind it.
+A syllable is a consonant and a vowel, in Korean with or without a final consonant.
 """
 
 # ruff: noqa: RUF001, SIM905  (letters that look like Latin ones)
@@ -34,7 +34,7 @@ KOREAN += [["ᅡ a", "ᅥ ʌ", "ᅩ o", "ᅮ u", "ᅳ ɯ", "ᅵ i"], ["", "ᆨ k
 
 
 def _syllables() -> dict[str, list[tuple[str, str]]]:
-    """Of every language the syllables and their phonemes."""
+    """The syllables of every language and their phonemes."""
     jamo = [[entry.partition(" ")[::2] for entry in entries] for entries in KOREAN]
     tables = {
         "greek": (GREEK.items(), GREEK_VOWELS.items()),

@@ -19,7 +19,7 @@ SMALL = [
 
 
 def sentences(number: int = 400) -> pd.DataFrame:
-    """Praise and blame of a film, told by one word, of which "not" is the opposite; all different."""
+    """Different sentences of praise or blame, each decided by one word, or by its opposite with "not"."""
     random = np.random.default_rng(0)
     rows: dict[str, str] = {}
     while len(rows) < number:
@@ -35,5 +35,5 @@ COLUMNS = {"text_column": "review", "label_column": "verdict"}
 
 
 def task_of(path: Path, **keys: Any) -> SentenceClassification:
-    """The task of reviews, or of what the keys say."""
+    """The task of reviews, or that of these keys."""
     return SentenceClassification(ClassificationData(**{"path": str(path), **COLUMNS, **keys}))

@@ -1,4 +1,4 @@
-"""Trainings for tests: in this process, or in processes of their own that can be killed."""
+"""Trainings for tests: in this process, or in separate processes that can be killed."""
 
 import json
 import multiprocessing
@@ -49,7 +49,7 @@ class Running:
     errors: Connection
 
     def finish(self) -> tuple[int | None, str]:
-        """Its exit code, and what it said on the error stream; after five minutes it is killed."""
+        """The exit code of a process, and its error stream; after five minutes it is killed."""
         self.process.join(timeout=300)
         self.process.kill()
         self.process.join()
@@ -60,7 +60,7 @@ class Running:
 def start(
     arguments: list[str], before: Callable[[], None] | None = None, program: Callable[[list[str]], None] = main
 ) -> Running:
-    """A training, or another program, in a process of its own, in which ``before`` is called first."""
+    """Start a training, or another program, in a separate process, in which ``before`` is called first."""
     reader, writer = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=_run, args=(program, arguments, writer, before))
     with mock.patch.object(forkserver, "connect_to_new_process", SERVER.connect_to_new_process):

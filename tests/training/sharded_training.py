@@ -1,6 +1,6 @@
 """Weights sharded by FSDP over CPU processes.
 
-Accelerate shards on accelerators alone; torch can do so on CPUs, and here Accelerate is told that it may.
+Accelerate shards only on accelerators; torch can do so on CPUs, and here Accelerate is made to allow it.
 """
 
 from pathlib import Path

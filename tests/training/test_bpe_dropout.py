@@ -1,4 +1,4 @@
-"""BPE-dropout beside the tokenizer's own byte pairs, its probabilities, and a training with it."""
+"""BPE-dropout, compared with the tokenizer's own byte pairs; its probabilities, and a training with it."""
 
 import random
 from pathlib import Path

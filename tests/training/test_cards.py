@@ -1,13 +1,13 @@
-"""Model cards: what the Hub reads of them is what it knows, and what they tell their readers to do works.
+"""Model cards: the Hub knows their metadata, and the commands and code in them work.
 
-The Hub checks this when a card arrives, and its pages are empty where a word is wrong. Without a Hub:
+The Hub checks the metadata of a pushed card, and its pages lack entries with a wrong word. Without a Hub:
 
 - pipeline tags are the text tasks of ``@huggingface/tasks`` 0.21.54 (``pipelines.js``) that Transformers still has a
-  pipeline for: of "translation" the Hub's page shows one that was removed, and "text2text-generation" is none any more.
-  A model of attnzoo's own pipelines has no pipeline tag, and theirs among its tags
-- licences are those that this project and its data may come under, as the Hub spells them
-- metrics are those of the evaluate library, which the Hub has a page for, and those that a card has to explain
-- names of data are ids of the Hub, and where they stand for data that has none, of the same letters
+  pipeline for: for "translation" the Hub's page shows a removed pipeline, and "text2text-generation" is no longer a
+  tag. A model of attnzoo's own pipelines has no pipeline tag; the pipeline is among its tags
+- licences are those of this project and its data, as the Hub spells them
+- metrics are those of the evaluate library, for which the Hub has a page, and those that a card explains
+- names of data are ids of the Hub or, for data without an id, have the same letters as an id
 """
 
 import json
@@ -47,7 +47,7 @@ LINK = re.compile(r"https://[^\s()]+")
 
 
 def faults(card: str) -> list[str]:
-    """What the Hub would not understand, or would not show, and what a reader would miss."""
+    """Entries that the Hub would not understand or show, and entries that a reader would miss."""
     found = re.match(r"---\n(.*?)\n---\n", card, flags=re.DOTALL)
     if found is None:
         return ["no metadata between lines of ---"]
@@ -59,9 +59,9 @@ def faults(card: str) -> list[str]:
     if data.get("license") == "other" and not {"license_name", "license_link"} <= data.keys():
         said.append("license 'other' needs a license_name and a license_link")
     if "license_name" in data and not SLUG.fullmatch(str(data["license_name"])):
-        said.append(f"license_name {data['license_name']!r} is no name of letters, digits, '-', '_' and '.'")
+        said.append(f"license_name {data['license_name']!r} is not a name of letters, digits, '-', '_' and '.'")
     if "license_link" in data and not LINK.fullmatch(str(data["license_link"])):
-        said.append(f"license_link {data['license_link']!r} is no link")
+        said.append(f"license_link {data['license_link']!r} is not a link")
     tags, pipeline_tag = data.get("tags", []), data.get("pipeline_tag")
     has_own_pipeline = any(class_.card_tag in tags for class_ in PIPELINES.values())
     if pipeline_tag not in PIPELINE_TAGS and not (pipeline_tag is None and has_own_pipeline):
@@ -74,11 +74,11 @@ def faults(card: str) -> list[str]:
         said.append("there is no language")
     for language in languages:
         if not re.fullmatch(r"[a-z]{2,3}", str(language)):  # YAML reads a bare no as False
-            said.append(f"language {language!r} is no code of ISO 639")
+            said.append(f"language {language!r} is not a code of ISO 639")
     if "attnzoo" not in tags:
         said.append("tags lack attnzoo")
     datasets, metrics = data.get("datasets") or [], data.get("metrics") or []
-    said += [f"dataset {name!r} is no id on the Hub" for name in datasets if not HUB_ID.fullmatch(name)]
+    said += [f"dataset {name!r} is not an id on the Hub" for name in datasets if not HUB_ID.fullmatch(name)]
     paragraph = re.search(r"^Data: .*?\n\n", card, flags=re.DOTALL | re.MULTILINE)
     if not datasets and (paragraph is None or not LINK.search(paragraph[0])):
         said.append("there are no datasets, and the card has no link to its data")
@@ -130,8 +130,8 @@ def test_the_hub_understands_every_card(folder: Path) -> None:
             "",
             "needs a license_name and a license_link",
         ),
-        (MULTI30K, "license_name: research-and", "license_name: for research and", "is no name of letters"),
-        (MULTI30K, "license_link: https://", "license_link: see ", "is no link"),
+        (MULTI30K, "license_name: research-and", "license_name: for research and", "is not a name of letters"),
+        (MULTI30K, "license_link: https://", "license_link: see ", "is not a link"),
         (SST2, "pipeline_tag: text-classification", "pipeline_tag: text2text", "pipeline_tag 'text2text'"),
         (SST2, "pipeline_tag: text-classification\n", "", "pipeline_tag None"),
         (G2P, "library_name: transformers", "library_name: attnzoo", "library_name 'attnzoo'"),
@@ -164,7 +164,7 @@ def test_each_fault_of_a_card_is_found(name: str, was: str, becomes: str, fault:
 
 
 def test_a_cards_snippet_runs_by_itself() -> None:
-    """As a reader copies it: into a process that has not imported attnzoo."""
+    """It runs as a reader copies it, in a process that has not imported attnzoo."""
     snippets = {folder.name: re.findall(r"```python\n(.*?)```", read(folder), flags=re.DOTALL) for folder in FOLDERS}
     for (snippet,) in snippets.values():
         assert run_alone(snippet, ROOT).strip()
@@ -172,7 +172,7 @@ def test_a_cards_snippet_runs_by_itself() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_the_pipeline_that_the_hub_shows_loads_the_model(folder: Path) -> None:
-    """By the pipeline tag; where there is none the Hub shows the Auto classes, and attnzoo has a pipeline."""
+    """The pipeline tag names it; without one the Hub shows the Auto classes, and attnzoo has a pipeline."""
     data = ModelCard(read(folder)).data
     own = [task for task, class_ in PIPELINES.items() if class_.card_tag in data.tags]
     tasks = [data.pipeline_tag] if data.pipeline_tag else own
@@ -199,7 +199,7 @@ def test_a_card_is_of_the_files_beside_it(folder: Path) -> None:
 
 
 def test_the_card_of_a_training_lacks_what_nobody_has_said_of_its_data(run: Path, tmp_path: Path) -> None:
-    """Of a dictionary of one's own the licence, the language and where others find it; all else is there."""
+    """A card of a user's own dictionary lacks only its licence, its language and its origin."""
     assert faults(read(run / "best")) == [
         f"license None is not one of {', '.join(sorted(LICENSES))}",
         "there is no language",

@@ -1,4 +1,4 @@
-"""The claims: their rules on data of every kind, their experiments in seconds, and the command."""
+"""The claims: their rules on every kind of data, their experiments in seconds, and the command."""
 
 import inspect
 import json
@@ -173,7 +173,7 @@ def test_models_of_equal_size_are() -> None:
 
 
 def test_a_result_is_of_the_code_that_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of the models and tasks that several claims share, but not of what judges and draws it, or its comments."""
+    """Its hash covers models and tasks that claims share, but not the code that judges and draws, or comments."""
     source, claim = inspect.getsource, load_claim("long-lag")
     before = command.digest(claim)
     changes = {

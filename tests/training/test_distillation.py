@@ -1,4 +1,4 @@
-"""Teachers: the loss beside a loop over tokens, a student that has nothing left to learn, and refusals."""
+"""Teachers: the loss compared with a loop over tokens, a student equal to its teacher, and errors."""
 
 import math
 from pathlib import Path

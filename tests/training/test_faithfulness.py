@@ -1,4 +1,4 @@
-"""The study of what attention explains: its measurements beside loops, and its rules on data of both kinds."""
+"""The study of what attention explains: its measurements, compared with loops, and its rules on both kinds of data."""
 
 import json
 import math
@@ -51,7 +51,7 @@ def same(weights: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("subject", [classifier, *(lambda fields=fields: translator(**fields) for fields in WIRINGS)])
 def test_weights_are_replaced_where_they_are_read(subject: Any) -> None:
-    """The same weights change nothing; others change the chosen step and no earlier one; then all is as it was."""
+    """The same weights change nothing; others change the chosen step and no earlier one; then all is as before."""
     batch = subject()
     torch.testing.assert_close(batch.under(same), batch.probabilities)
     with changed_attention(batch.model, uniform(batch.mask), batch.steps) as recorded:

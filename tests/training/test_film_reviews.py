@@ -1,4 +1,4 @@
-"""Sentences of film reviews out of a wheel."""
+"""Sentences of film reviews from a wheel."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Words to phonemes: the tokenizer of both, the data of any language, and what is learned from it."""
+"""Words to phonemes: the tokenizer of both, data of any language, and trainings on it."""
 
 # ruff: noqa: RUF001  (letters that look like Latin ones)
 
@@ -48,7 +48,7 @@ def is_phoneme(identity: int) -> bool:
 
 
 def test_the_shipped_tokenizer_is_made_of_its_own_letters_and_phonemes(tmp_path: Path) -> None:
-    """And its ids are those of the weights: letters in order, then phonemes."""
+    """Its ids are those of the weights: letters in order, then phonemes."""
     tokens = sorted(ENGLISH.get_vocab(), key=ENGLISH.get_vocab().__getitem__)
     assert tokens[:3] == ["<pad>", "<s>", "</s>"]
     assert (tokens[3], tokens[4], tokens[29], tokens[30], tokens[-1]) == ("'", "a", "z", "⟦AA0⟧", "⟦ZH⟧")
@@ -120,7 +120,7 @@ def test_any_other_character_is_named_with_advice(text: str, characters: str, ad
 
 @pytest.mark.parametrize("pronunciation", ["K AE T", "t͡ʃ aː", "a˥ ˈa", "t t͡ʃʰ t͡ʃ", "A1 A2 n̩", "' .", "B"])
 def test_phonemes_of_any_form_go_in_and_come_out_as_they_are(pronunciation: str, tmp_path: Path) -> None:
-    """Also where one is the beginning of another, and through files, without code of this package."""
+    """Also if one is the beginning of another, and with files, without code of this package."""
     made = letter_phoneme_tokenizer("abt'", PHONEMES, word_normalizer("nfc"))
     made.save_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
@@ -177,7 +177,7 @@ def test_the_dictionary_with_stress(dictionary: Path, monkeypatch: pytest.Monkey
 
 
 def test_words_are_joined_for_long_words(tmp_path: Path) -> None:
-    """Of training words of one accent; one part keeps its primary stress."""
+    """The parts are training words of one accent; one part keeps its primary stress."""
     words = {
         f"{accent}{a}{b}": f"{a.upper()} AE1 {b.upper()} ER2"
         for accent in ("⟦gb⟧", "⟦us⟧")
@@ -239,7 +239,7 @@ def test_joined_words_have_the_phonemes_of_training_words(
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
 def test_words_with_letters_of_their_own_are_for_training(streaming: bool, tmp_path: Path, capsys: Any) -> None:
-    """The hash cuts the data blindly: of a script of many letters it would leave words that no model can read."""
+    """The hash ignores letters: for a script with many letters it would hold out words that no model can read."""
     syllables = [chr(0xAC00 + 37 * number) for number in range(300)]
     words = [a + b for a, b in itertools.pairwise(syllables)]
     path = tmp_path / "korean.tsv"
@@ -281,7 +281,7 @@ def test_a_word_list_needs_no_header(tmp_path: Path, capsys: Any) -> None:
         ("a.tsv", "kinn  k i n\nkala k a l\n", "has no tab between words and pronunciations; .* end in .txt"),
         ("a.txt", "word\tpronunciation\nkala\tk a l\n", "read as a dictionary.* 'word', 'pronunciation'; if it is"),
         ("a.txt", "kinn;k i n\nkala;k a l\n", "read as a dictionary.* 'kinn;k', 'i n'; if it is a table"),
-        ("a.csv", "kinn;k i n;a, b\nkala;k a l;c, b\n", "line 1: 'kinn;k i n;a' is no word.*separator=';'"),
+        ("a.csv", "kinn;k i n;a, b\nkala;k a l;c, b\n", "line 1: 'kinn;k i n;a' is not a word.*separator=';'"),
         ("a.txt", "# a comment\n\n", "a.txt is empty"),
         ("a.txt", "kinn,k\nkala,k a l\n", "line 1: 'kinn,k' has a word but no phonemes.*separator=','"),
     ],
@@ -295,7 +295,7 @@ def test_a_file_that_is_no_table_or_no_dictionary_is_refused(
 
 
 def test_phonemes_that_the_model_cannot_write_are_said(run: Path, tmp_path: Path, capsys: Any) -> None:
-    """A file with stress, for a model without: every vowel would count as an error, and nobody would know why."""
+    """In a file with stress, for a model without stress, every vowel would silently count as an error."""
     (tmp_path / "test.tsv").write_text("word\tpronunciation\n" + "tana\tT AA1 N AA0\n" * 3)
     arguments = [str(run / "best"), f"--set=task.data.path={tmp_path / 'test.tsv'}"]
     evaluate.main(arguments)
@@ -328,7 +328,7 @@ def test_dictionary_files(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_a_file_of_another_program_is_the_same_data(tmp_path: Path) -> None:
-    """With a byte order mark, CRLF, blanks around, and tabs."""
+    """With a byte order mark, CRLF, surrounding blanks, and tabs."""
     lines = [f"{word}\t{sounds}" for word, sounds in words_of("hindi").items()]
     tasks = []
     for name, text in {
@@ -350,7 +350,7 @@ def test_the_word_on_the_card_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_letter_that_is_only_in_held_out_words_is_named_before_training(tmp_path: Path) -> None:
-    """Where the data has splits of its own; others are cut so that it does not happen."""
+    """If the data has its own splits; splits made by the hash avoid it."""
     words = list(words_of("greek").items())
     for split, of_split in (("train", words[20:]), ("validation", words[:10]), ("test", [("colonel", "k a")])):
         write_words(tmp_path / f"{split}.tsv", dict(of_split))
@@ -367,7 +367,9 @@ def test_phonemes_that_are_not_separated_are_refused(tmp_path: Path) -> None:
 def test_words_whose_phonemes_are_not_separated_are_refused_or_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In half of a dictionary; a few, which may be right, are reported. A phoneme that is a word stays one."""
+    """Half of a dictionary raises an error; a few words, which may be right, are reported. A word of one phoneme is
+    valid.
+    """
     words = list(words_of("greek").items())
     half = {word: sounds.replace(" ", "") if n % 2 else sounds for n, (word, sounds) in enumerate(words)}
     with pytest.raises(ValueError, match=r"the pronunciations of [\d,]+ words, such as '.* have no spaces"):
@@ -444,7 +446,7 @@ def test_a_model_that_writes_letters_has_no_picture(run: Path, tmp_path: Path) -
 
 
 def test_figures_of_data_with_stress(tmp_path: Path) -> None:
-    """WER is that without stress plus stress errors; tones are no stress, and IPA's marks are."""
+    """WER is WER without stress plus stress errors; tones are not stress, and IPA's marks are."""
     letters = ["".join(pair) for pair in itertools.product("abcdefgh", repeat=3)]
     for sounds, has_stress in (("K AA1 T", True), ("k ˈa t", True), ("k A1 t", False), ("K AA T", False)):
         task = GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", dict.fromkeys(letters, sounds))))
@@ -487,7 +489,7 @@ def test_capitals_of_other_scripts(tmp_path: Path) -> None:
 
 
 def test_hangul_is_taken_apart_where_asked(tmp_path: Path, capsys: Any) -> None:
-    """Of 300 syllables some are in one word alone; of the 21 parts none."""
+    """Some of 300 syllables are in only one word; none of the 21 parts is."""
     table = write_words(tmp_path / "words.tsv", words_of("korean", 250))
     GraphemeToPhoneme(str(table))
     assert "letters that no training word had" in capsys.readouterr().err

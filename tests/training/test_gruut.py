@@ -1,4 +1,4 @@
-"""gruut's dictionaries: what is read from a package, and its links of letters and phonemes."""
+"""gruut's dictionaries: the entries of a package, and its links of letters and phonemes."""
 
 # ruff: noqa: RUF001  (phones that look like other signs)
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def written(word: str, pronunciation: str) -> str:
-    """The links of a word of the regular language as gruut writes them."""
+    """The links of a word of the regular language in gruut's form."""
     _, links = gold_links(word)
     phonemes = enumerate(pronunciation.split())
     return " ".join(f"{'|'.join(word[i] for i, j in sorted(links) if j == place)}}}{one}" for place, one in phonemes)
@@ -27,7 +27,7 @@ def written(word: str, pronunciation: str) -> str:
 
 @pytest.fixture
 def italian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package of the regular language and of some odd entries, which cannot be imported."""
+    """A package of the regular language with some odd entries; importing it fails."""
     package = tmp_path / "gruut_lang_it"
     package.mkdir()
     (package / "__init__.py").write_text("raise ImportError")
@@ -65,7 +65,7 @@ def test_links_of_letters_and_phonemes(italian: Path) -> None:
 def test_a_trained_model_links_letters_and_phonemes(
     italian: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The links of a regular language are found again."""
+    """It finds the links of a regular language."""
     sets = [*SMALL, "task.data.path=gruut-it", "training.max_steps=200", "training.warmup_steps=10"]
     arguments = [str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path / "run")]
     train([*arguments, *(f"--set={item}" for item in sets)])

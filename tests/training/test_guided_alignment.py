@@ -1,4 +1,4 @@
-"""Guided alignment: the loss beside a loop, links of words on tokens, and a head that learns what it is told."""
+"""Guided alignment: the loss compared with a loop, links of words as links of tokens, and a head that learns links."""
 
 import math
 from pathlib import Path
@@ -30,7 +30,7 @@ SIZES = {
 
 
 def by_loops(weights: Tensor, links: Tensor, count: int) -> Tensor:
-    """Garg et al. (2019), equation 5, with a divisor of our own."""
+    """Garg et al. (2019), equation 5, with our divisor."""
     total = weights.new_zeros(())
     for row in range(weights.shape[0]):
         for step in range(weights.shape[1]):
@@ -144,7 +144,7 @@ def test_letters_and_phonemes_are_words(dictionary: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("recipe", SIZES)
 def test_the_head_learns_links_that_translation_would_not_teach(recipe: str, tmp_path: Path) -> None:
-    """All links point to the first source word, so that they can come from the guide alone."""
+    """All links point to the first source word, which the translation would not teach."""
     sources, targets, _ = corpus(COUNT, seed=1)
     links = [{(0, place) for place in range(len(target))} for target in targets]
     data = translation(tmp_path, list(map(" ".join, sources)), list(map(" ".join, targets)))

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 (tables of phones)
-"""The commonest readings of words with several: how they are counted, and that the dictionaries follow the table."""
+"""The commonest readings of words with several readings: how they are counted; the dictionaries follow the table."""
 
 import csv
 from pathlib import Path
@@ -21,7 +21,9 @@ def data(tmp_path: Path) -> Path:
     """A folder in the form of WikipediaHomographData."""
     sentences = [("wind", "turn", f"They wind {n} clocks.", 5) for n in range(8)]
     sentences += [("wind", "air", f'"The" wind {n}.', 6) for n in range(4)]
-    sentences += [("wind", "air", f"Wind {n}.", 0) for n in range(20)]  # at the beginning every word has a capital
+    sentences += [
+        ("wind", "air", f"Wind {n}.", 0) for n in range(20)
+    ]  # the first word of a sentence has an uppercase letter
     sentences += [("polish", "rub", f"We polish {n} shoes.", 3) for n in range(12)]
     sentences += [("polish", "land", f"A Polish town {n}.", 2) for n in range(12)]
     (tmp_path / "train").mkdir()
@@ -79,7 +81,7 @@ def test_a_label_in_arpabet() -> None:
 
 @pytest.mark.parametrize("column", COLUMNS, ids="-".join)
 def test_the_dictionaries_have_the_commonest_reading_first(column: tuple[str, str]) -> None:
-    """And lose none of their own."""
+    """The dictionaries also keep all their other readings."""
     dictionary = full_dictionary(*column)
     for word, (entry,) in _table("commonest_readings.tsv", *column).items():
         assert look_up(dictionary, word)[0].phones == entry.phones, word

@@ -1,4 +1,4 @@
-"""The n-gram that a language model is compared with: worked out by hand, and a distribution over all there is."""
+"""The n-gram for comparison with a language model: worked by hand, and a distribution over all symbols."""
 
 import math
 
@@ -10,7 +10,7 @@ SYMBOLS = "abcd."
 
 
 def bigram() -> KneserNey:
-    """Of the texts "a b" and "a c"; "." ends them, and "d" is in none."""
+    """A bigram of the texts "a b" and "a c"; "." ends them, and "d" is in neither."""
     return KneserNey([["a", "b"], ["a", "c"]], order=2, end=".", base=lambda _: 1 / len(SYMBOLS))
 
 

@@ -1,4 +1,4 @@
-"""Labels of sentences: the kinds of files that have them, their names and numbers, and what is wrong with one."""
+"""Labels of sentences: the kinds of files with labels, their names and numbers, and errors."""
 
 import json
 import zipfile
@@ -15,7 +15,7 @@ from tests.training.reviews import COLUMNS, sentences, task_of
 
 
 def test_numbers_of_a_models_labels(tmp_path: Path) -> None:
-    """By name, by the data's own names, or by place; what could mean either is refused."""
+    """By name, by the data's own names, or by place; ambiguous labels raise an error."""
 
     def numbers(labels: list[Any], names: list[str]) -> dict[str, int]:
         return known_numbers(datasets.Dataset.from_dict({"label": labels}), names, "a.csv")[1]

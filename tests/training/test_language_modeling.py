@@ -1,4 +1,4 @@
-"""Language modelling from texts of one's own to an evaluated model, and what is wrong with a text."""
+"""Language modelling, from a user's texts to an evaluated model, and errors of texts."""
 
 import json
 import math
@@ -37,7 +37,7 @@ SMALL = [
 
 
 def paragraphs(number: int = 300) -> list[str]:
-    """A language in which the animal's name tells what it says, and its number how often; all different."""
+    """Different texts of a language in which an animal's name decides its sound, and its number how often it sounds."""
     random = np.random.default_rng(0)
     texts: dict[str, None] = {}
     while len(texts) < number:

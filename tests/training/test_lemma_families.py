@@ -84,7 +84,7 @@ def test_no_family_of_a_table_is_on_two_sides(tmp_path: Path) -> None:
 
 
 def test_a_family_with_letters_of_its_own_is_for_training_whole(tmp_path: Path) -> None:
-    """No member stays in the test split if the hash put one there that no model could read."""
+    """If a held-out word has unseen letters, its whole family moves from the test split to the training split."""
     accented = filter(str.islower, map(chr, range(0x100, 0x180)))  # the name of a family lacks the accents
     words = [a + form for a, word in zip(accented, WORDS[::900], strict=False) for form in (word, word + "s")]
     path = written(tmp_path / "words.tsv", [*words, *WORDS[::200]])

@@ -1,4 +1,4 @@
-"""The sum of the terms of the loss: what each term asks of the model's call, and what it gets."""
+"""The sum of the terms of the loss: the options and columns that each term requests, and what it gets."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class OfOwnColumn:
-    """A term that reads a key of its own and needs attentions."""
+    """A term that reads its own key of the batch and needs attentions."""
 
     options: dict[str, Any] = {"output_attentions": True}
     columns: tuple[str, ...] = (LINKS,)

@@ -1,4 +1,4 @@
-"""The metrics, on numbers worked out by hand."""
+"""The metrics, on examples worked by hand."""
 
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def test_an_interval_is_around_its_figure(predictions: list[str]) -> None:
 
 
 def test_an_interval_has_the_width_of_the_binomial() -> None:
-    """1000 words, a fifth of them wrong: 1.96 standard errors of sqrt(p (1 - p) / n) to each side."""
+    """1000 words, a fifth of them wrong: 1.96 standard errors of sqrt(p (1 - p) / n) on each side."""
     low, high = WordErrorRate().interval(["A"] * 800 + ["B"] * 200, [["A"]] * 1000)
     error = 1.96 * 100 * np.sqrt(0.2 * 0.8 / 1000)
     assert (low, high) == (pytest.approx(20 - error, abs=0.4), pytest.approx(20 + error, abs=0.4))
@@ -116,7 +116,7 @@ def test_matthews_is_the_correlation_of_indicators(pairs: list[tuple[int, int]])
 
 @pytest.mark.parametrize("metric", [Accuracy(), MacroF1(), Matthews()], ids=lambda metric: type(metric).__name__)
 def test_a_negative_label_is_no_label(metric: evaluate.Metric) -> None:
-    """-1 is what the Hub's test splits without labels have, -100 what a loss leaves out."""
+    """Test splits without labels on the Hub have -1; a loss ignores -100."""
     with pytest.raises(ValueError, match=r"references\[1\] is -1, which is not the number of a label"):
         metric.compute(predictions=[0, 1, 1], references=[0, -1, 1])
     with pytest.raises(ValueError, match=r"predictions\[2\] is -100, which is not the number of a label"):

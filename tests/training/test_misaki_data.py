@@ -1,4 +1,4 @@
-"""misaki's dictionaries as training data: two accents, two tiers, and nothing of a held-out family anywhere."""
+"""misaki's dictionaries as training data: two accents, two tiers, and no word of a held-out family in training."""
 
 # ruff: noqa: RUF001  (phones that look like Latin letters)
 
@@ -28,7 +28,7 @@ INITIALS = {"a", "ac", "at", "ei", "en", "na", "ni", "po", "re", "to"}
 
 @pytest.fixture(scope="module", autouse=True)
 def some_of_the_words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The package with a part of its words, by their first two letters: those of a family are the same."""
+    """The package with a part of its words, chosen by their first two letters, which a family shares."""
     (folder,) = importlib.util.find_spec("misaki").submodule_search_locations  # type: ignore[union-attr,misc]
     home = tmp_path_factory.mktemp("misaki")
     (home / "data").mkdir()
@@ -128,7 +128,7 @@ def test_names_and_accents_are_scored_apart(task: GraphemeToPhoneme) -> None:
         mean = (sizes[one] * scores[f"wer{one}"] + sizes[other] * scores[f"wer{other}"]) / len(words)
         assert mean == pytest.approx(scores["wer"])
     assert {f"wer{group}" for group in sizes} <= task.metric_names.keys() <= scores.keys()
-    # A word that is written with a capital and without is no name.
+    # A word with and without an uppercase first letter is not a name.
     both = {word.lower() for word in read_misaki(None)["train"]["word"] if word[4].isupper()}  # type: ignore[arg-type]
     names = {word for word in words if "_names" in task._groups(word)}
     assert names < both

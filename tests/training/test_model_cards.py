@@ -1,4 +1,4 @@
-"""The cards: what one says follows the config, and a shipped model's figures are the same wherever they stand."""
+"""The cards: their text follows the config, and a shipped model's figures are the same on all pages."""
 
 import io
 import json
@@ -60,7 +60,7 @@ def table(card: str) -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the recipes of the shipped models look for their data: as little of it as a card needs, in its form."""
+    """Small stand-ins for the data of the shipped models, in the same form, at the places that the recipes name."""
     monkeypatch.chdir(tmp_path)
     captions = [{"en": "A man in an orange hat starring at something.", "de": "Ein Mann mit einem orangefarbenen Hut."}]
     reviews = [{"text": "no movement , no yuks , not much of anything .", "label": 0}, {"text": "moving .", "label": 1}]
@@ -101,7 +101,7 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_a_shipped_card_is_what_is_written_of_its_run(folder: Path, stand_ins: Path) -> None:
-    """From ``run.json``, word for word, with the words that the code has today; nothing in it was written by hand."""
+    """The present code writes the same card from ``run.json``, so nothing in a card is edited by hand."""
     shutil.copytree(folder, stand_ins / "model_cards" / folder.name)
     card = Path("model_cards", folder.name, "README.md")
     card.unlink()
@@ -118,7 +118,9 @@ def test_a_folder_without_figures_gets_no_card(stand_ins: Path) -> None:
 
 
 def test_no_model_is_freer_than_its_data() -> None:
-    """The treebank has no licence, and Multi30k is for research and education; of all others the terms allow more."""
+    """The treebank has no licence, and Multi30k is for research and education; the licences of all other data allow
+    more.
+    """
     licenses = {folder.name: ModelCard.load(folder / "README.md").data.license for folder in SHIPPED}
     assert licenses[SST2.name] == "unknown"
     assert {licenses[folder.name] for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K)} == {"other"}
@@ -160,7 +162,7 @@ def test_a_shipped_card_describes_the_shipped_config(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_truncation_cuts_a_text_to_what_the_model_reads(folder: Path) -> None:
-    """As ``truncation=True`` promises; of 1e30 tokens, what Transformers has where nothing is said, it cuts none."""
+    """With ``truncation=True``; Transformers' default of 1e30 tokens would cut nothing."""
     tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
     most = getattr(config, "max_position_embeddings", tokenizer.model_max_length)  # an RNN reads any length
     text = "a" * 3000 if "g2p" in folder.name else "a " * 2000

@@ -1,4 +1,4 @@
-"""The neural cache of a language model: its equations by loops, its probabilities, and what it does to long texts."""
+"""The neural cache of a language model: its equations by loops, its probabilities, and its effect on long texts."""
 
 import math
 from pathlib import Path
@@ -19,7 +19,7 @@ VOCABULARY = 5
 
 @pytest.fixture
 def text(monkeypatch: pytest.MonkeyPatch) -> Read:
-    """40 random tokens; the scores are computed 16 rows at a time."""
+    """40 random tokens; their probabilities are computed 16 rows at a time."""
     monkeypatch.setattr(neural_cache, "ROWS_AT_A_TIME", 16)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(VOCABULARY, (40,), generator=generator)
@@ -29,7 +29,7 @@ def text(monkeypatch: pytest.MonkeyPatch) -> Read:
 
 
 def cached_by_loops(text: Read, place: int, token: int, size: int, flatness: float) -> float:
-    """Equation 2 as the paper has it."""
+    """Equation 2 of the paper, by loops."""
     past = range(max(0, place - size), place)
     weights = {i: math.exp(flatness * float(text.states[place] @ text.states[i])) for i in past}
     return sum(weight for i, weight in weights.items() if text.tokens[i] == token) / sum(weights.values())

@@ -1,4 +1,4 @@
-"""A new task is a subclass and a line in ``TASKS``: it trains, is evaluated, is released and has a card."""
+"""A new task is a subclass and a line in ``TASKS``: it is trained, evaluated, released and has a card."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class WordData(Source):
 
 
 class FirstLetter(Task):
-    """Whether a word begins with a vowel."""
+    """A task: whether a word begins with a vowel."""
 
     data_class = WordData
     auto_class = AutoModelForSequenceClassification
@@ -66,7 +66,7 @@ class FirstLetter(Task):
         tags=("vowels",),
         pipeline_tag="text-classification",
         snippet='classify("{folder}", {example})',
-        usage="A word of small letters.",
+        usage="A lowercase word.",
         metric_note="Accuracy: words that are right.",
         limits="It knows vowels.",
     )

@@ -1,4 +1,4 @@
-"""What a training deletes from its output folder, and what it keeps."""
+"""The files that a training deletes from its output folder, and those that it keeps."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def write_old(output: Path, *names: str) -> None:
 
 
 def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(few_words: Path, tmp_path: Path) -> None:
-    """Whether the model has the head that is guided is known when it has attended to something."""
+    """Whether the model has the guided head is known only after a forward pass."""
     output, task = tmp_path / "run", GraphemeToPhoneme(str(few_words))
     names = [*OLD, "best/.DS_Store"]
     write_old(output, *names, "recipe.yaml")
@@ -101,7 +101,7 @@ def test_a_file_of_the_users_where_the_run_has_a_folder_is_kept(name: str, overw
 
 @pytest.mark.parametrize("flag", ["--overwrite", "--resume"])
 def test_a_refused_training_changes_nothing(flag: str, few_words: Path, tmp_path: Path) -> None:
-    """Also not what a killed one left: the next training removes it."""
+    """Files that a killed training left stay, too: the next training removes them."""
     left = [".best.new/config.json", ".last.old/config.json", "checkpoints/.step-00000002.new/state.json"]
     left += ["checkpoints/.mine/x"]
     write_old(tmp_path, *left, ".writable")
@@ -160,7 +160,7 @@ def test_data_in_the_run_are_refused_and_a_text_longer_than_a_file_name_is_none(
 def test_a_trained_model_beside_the_run_is_not_refused(
     key: str, given: object, few_words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With ``--output .`` every other path of the working directory lies in the output folder."""
+    """With ``--output .`` every other path of the working directory is in the output folder."""
     monkeypatch.chdir(tmp_path)
     main(arguments(few_words, tmp_path / "first"))
     main(arguments(few_words, Path(), *(f"--set={s}" for s in overrides("training", **{key: given}))))

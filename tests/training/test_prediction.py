@@ -1,4 +1,4 @@
-"""Predictions in batches of about one length: every row has its own, and the model is left as it was."""
+"""Predictions in batches of similar length: every row gets its own, and the model keeps its mode."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Two processes train as one does with the same batches, and lose or repeat no part of the work."""
+"""Two processes train like one process with the same batches, and lose or repeat no part of the work."""
 
 import functools
 import gc
@@ -42,7 +42,7 @@ def sets(dictionary: Path, processes: int, *more: str) -> list[str]:
 
 
 def join(environment: dict[str, str], is_sharded: bool) -> None:
-    """Be one of several processes, as torchrun and Accelerate's launcher tell them to."""
+    """Set the variables of one of several processes, as torchrun and Accelerate's launcher do."""
     os.environ.update(environment)
     if is_sharded:
         allow_sharding()
@@ -127,7 +127,7 @@ def torchrun(arguments: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By torchrun, as docs/several_devices.md shows. The other trainings on two processes do without it."""
+    """With torchrun, as in docs/several_devices.md. The other trainings on two processes do not use it."""
     output = tmp_path_factory.mktemp("two")
     arguments = ["--nproc_per_node=2", "--standalone", "-m", "attnzoo.training.train"]
     launched = start([*arguments, *command_line("demo", output, sets(dictionary, 2))], program=torchrun)
@@ -139,7 +139,7 @@ def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_processes_that_do_not_know_of_each_other_are_refused(
     dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torchrun on CPUs without the variable that tells Accelerate of it."""
+    """torchrun on CPUs without the variable that Accelerate needs."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SystemExit, match=r"2 processes were started, .* ACCELERATE_USE_CPU=1"):
         train_recipe("demo", tmp_path, sets(dictionary, 1))
@@ -224,9 +224,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
 
     interrupt(1)
     train_recipe("demo", output, sets(dictionary, 2), "--resume")
-    assert (
-        "2 process(es) wrote step-00000008, and 1 go on with it: a step keeps its 2 batches" in capsys.readouterr().out
-    )
+    assert "2 process(es) wrote step-00000008, and 1 continue: a step keeps its 2 batches" in capsys.readouterr().out
     interrupt(2)
     assert len(json.loads((checkpoints(output)[-1] / "state.json").read_text())["processes"]) == 1
     train_on_two(dictionary, output, resume=True)
@@ -249,7 +247,7 @@ def test_processes_that_cannot_share_a_step_are_refused(
 def test_accelerate_launch_that_starts_one_process_of_two_is_refused(
     dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ``accelerate launch --cpu --num_processes 2`` sets."""
+    """With the variables that ``accelerate launch --cpu --num_processes 2`` sets."""
     for name, value in {"USE_CPU": "True", "DYNAMO_BACKEND": "NO"}.items():
         monkeypatch.setenv(f"ACCELERATE_{name}", value)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
@@ -317,7 +315,7 @@ def test_sharded_weights_accumulate_gradients_and_need_no_moving_average(diction
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
 def test_accelerate_reads_the_files_for_its_launcher(path: Path) -> None:
-    """It refuses unknown names. The plugin of FSDP is made as a launched process makes it."""
+    """Accelerate raises an error for unknown names. The plugin of FSDP is made as in a launched process."""
     config = load_config_from_file(str(path))
     assert config.num_processes > 1
     assert config.mixed_precision in (None, "no")  # the recipe decides

@@ -1,4 +1,4 @@
-"""Recipes: every YAML file in the project is sound, and every mistake in one is an error that says what to do."""
+"""Recipes: every YAML file in the project is valid, and every mistake in one is an error that says what to do."""
 
 import re
 import shutil
@@ -73,7 +73,7 @@ def test_a_sign_is_a_value_also_where_yaml_has_another_meaning_for_it() -> None:
 
 
 def test_what_ships_figures_counts_steps() -> None:
-    """Minutes are other steps on another machine, and so other figures; the demo alone may."""
+    """On another machine the same minutes give other steps, and so other figures; only the demo may count minutes."""
     shipped = [*RECIPES, *(RECIPES[0].parent.parent / "model_cards").glob("*/recipe.yaml")]
     assert [path.stem for path in shipped if load_recipe(path).training.max_steps is None] == ["demo"]
 

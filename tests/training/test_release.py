@@ -1,4 +1,4 @@
-"""A finished run as a released model: small, complete, and described by what it was measured to do."""
+"""A finished run as a released model: small, complete, and described by its measured figures."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def test_a_release_may_be_the_mean_of_several_trainings(
     ],
 )
 def test_a_damaged_run_is_not_released(run: Path, tmp_path: Path, name: str, message: str) -> None:
-    """Cut in the middle, as a full disk leaves a file. Without its generation config a model decodes otherwise."""
+    """A file is cut, as by a full disk. Without its generation config a model would decode differently."""
     shutil.copytree(run, tmp_path / "run")
     damaged = tmp_path / "run" / name
     damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
@@ -161,7 +161,7 @@ def test_a_note_is_on_the_card_and_stays_when_it_is_written_again(
 def test_a_checkpoint_has_no_path_of_the_machine_and_is_evaluated_inside_its_run(
     run: Path, dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every folder that can be pushed as it is; the run's own recipe, which --resume reads, has the whole path."""
+    """Every folder that can be pushed; the run's own recipe, which --resume reads, has the whole path."""
     assert f"path: {dictionary}" in (run / "recipe.yaml").read_text()
     for name in ("best", "last"):
         for path in (run / name).iterdir():
@@ -183,7 +183,7 @@ def test_a_checkpoint_has_no_path_of_the_machine_and_is_evaluated_inside_its_run
 
 
 def absolute_paths(tree: Any) -> list[str]:
-    """The texts in a tree of values that are paths from the root."""
+    """The texts in a tree of values that are absolute paths."""
     if isinstance(tree, dict | list):
         return [
             found for value in (tree.values() if isinstance(tree, dict) else tree) for found in absolute_paths(value)

@@ -1,4 +1,4 @@
-"""A training that is killed, stopped or out of room loses nothing, and goes on to the same weights bit for bit."""
+"""A training that is killed, stopped or out of room loses nothing, and reaches the same weights, bit for bit."""
 
 import functools
 import json
@@ -38,12 +38,12 @@ def arguments(few_words: Path, output: Path, *more: str) -> list[str]:
 
 
 def go_on(few_words: Path, output: Path) -> None:
-    """To the end, in this process: starting another takes longer than what is left of the training."""
+    """Resume to the end in this process: starting another process takes longer than the rest of the training."""
     main(arguments(few_words, output, "--resume" if checkpoints(output) else "--overwrite"))
 
 
 def wait_for_a_checkpoint(training: Running, output: Path, after: Sequence[Path] = ()) -> None:
-    """Until there is a newer checkpoint than the last of ``after``, or the training has ended."""
+    """Wait until there is a newer checkpoint than the last of ``after``, or the training has ended."""
     while checkpoints(output)[-1:] == list(after)[-1:] and training.process.is_alive():
         time.sleep(0.005)
 
@@ -55,7 +55,7 @@ def result(output: Path) -> tuple[bytes, bytes, list[tuple[int, float]]]:
 
 
 def evaluated(output: Path) -> list[int]:
-    """The steps that were evaluated, each once however often it was interrupted."""
+    """The evaluated steps, each once for any number of interruptions."""
     return [row["step"] for row in log_rows(output, "validation")]
 
 
@@ -78,7 +78,7 @@ def assert_like_uninterrupted(output: Path, uninterrupted: Path) -> None:
 
 
 def kill_at_random(few_words: Path, output: Path, kills: int, seed: int) -> int:
-    """Run to the end, killed so many times on the way; how many of the kills hit a running training."""
+    """Run to the end with this number of kills. Returns the number of kills that hit a running training."""
     chance, hits = random.Random(seed), 0
     training = start(arguments(few_words, output))
     while True:
@@ -98,14 +98,14 @@ def kill_at_random(few_words: Path, output: Path, kills: int, seed: int) -> int:
 
 
 def test_a_killed_training_resumes_to_the_same_weights(few_words: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """The first one that is still running when it is to be killed."""
+    """Of several trainings, the first one that still runs when it is killed."""
     output = next(folder for folder in map(tmp_path.joinpath, "123456789") if kill_at_random(few_words, folder, 1, 0))
     assert_like_uninterrupted(output, uninterrupted)
 
 
 @pytest.mark.slow
 def test_a_hundred_kills_are_no_worse_than_one(few_words: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """As many runs as it takes, each killed up to eight times at random moments and each like the uninterrupted."""
+    """Several runs, each killed up to eight times at random moments; each ends like the uninterrupted run."""
     hits = seed = 0
     while hits < 100:
         seed += 1
@@ -114,7 +114,9 @@ def test_a_hundred_kills_are_no_worse_than_one(few_words: Path, uninterrupted: P
 
 
 def die_at(moment: str, calls: int, signum: int = signal.SIGKILL) -> None:
-    """Be killed, or sent another signal, at this call of a function of ``checkpoint``, or of ``Path.rename``."""
+    """Kill this process, or send it another signal, at this call of a function of ``checkpoint``, or of
+    ``Path.rename``.
+    """
     place: Any = pathlib.Path if moment == "rename" else checkpoint
     function, left = getattr(place, moment), iter(range(calls - 1, -1, -1))
 
@@ -151,7 +153,7 @@ def test_a_signal_to_stop_saves_first(
     code, errors = start(arguments(few_words, output), before=signalled).finish()
     assert code == 128 + number, errors
     step = int(checkpoints(output)[-1].name.removeprefix("step-"))
-    assert f"stopped by {name} at step {step}; --resume goes on from there" in errors
+    assert f"stopped by {name} at step {step}; --resume continues from there" in errors
     assert "Traceback" not in errors
     go_on(few_words, output)
     assert_like_uninterrupted(output, uninterrupted)
@@ -161,7 +163,7 @@ def test_a_signal_to_stop_saves_first(
 
 
 class Planted:
-    """What a pickle can do to the one who reads it."""
+    """A pickle that runs code when it is loaded."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, ("touch planted",)
@@ -228,7 +230,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(
     go_on(few_words, unfinished)
     said = capsys.readouterr()
     assert f"{damaged}: {name} " in said.err
-    assert f"going on after step {int(sound.name.removeprefix('step-'))}" in said.out
+    assert f"continuing after step {int(sound.name.removeprefix('step-'))}" in said.out
     assert damaged.with_name(f"damaged-{damaged.name}").exists()
     assert_like_uninterrupted(unfinished, uninterrupted)
     assert not Path("planted").exists()
@@ -246,7 +248,7 @@ def test_where_no_checkpoint_is_sound_the_reasons_are_said(few_words: Path, unfi
 
 
 def test_a_checkpoint_with_pickles_is_refused_unread(few_words: Path, unfinished: Path) -> None:
-    """As older versions wrote them, in which Accelerate loads what it is given."""
+    """Older versions wrote such checkpoints, and Accelerate would load the pickles."""
     for folder in checkpoints(unfinished):
         (folder / "manifest.json").unlink()
         (folder / "custom_checkpoint_0.pkl").write_bytes(pickle.dumps(Planted()))
@@ -317,7 +319,7 @@ def test_damaged_figures_of_a_finished_run_are_named(uninterrupted: Path, tmp_pa
 
 
 def fill_the_disk(folder: str, largest: int) -> None:
-    """No file may grow past a limit once this folder is written, which is what a full disk looks like to a writer."""
+    """Limit the size of files from the writing of this folder on, which looks like a full disk to a writer."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     mkdir = pathlib.Path.mkdir
 
@@ -380,7 +382,7 @@ def test_a_run_is_not_lost_by_starting_another(few_words: Path, uninterrupted: P
     shutil.copytree(uninterrupted, finished)
     shutil.copytree(uninterrupted, unfinished)
     (unfinished / "run.json").unlink()
-    for output, message in ((finished, "holds a finished run"), (unfinished, "holds a run that can go on; --resume")):
+    for output, message in ((finished, "holds a finished run"), (unfinished, "holds an unfinished run; --resume")):
         with pytest.raises(SystemExit, match=message):
             main(arguments(few_words, output))
         AutoModelForSeq2SeqLM.from_pretrained(output / "best")

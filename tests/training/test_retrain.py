@@ -1,4 +1,4 @@
-"""``make zoo``: what is missing is said first, what is trained stays, and what was cut short goes on."""
+"""``make zoo``: missing data is reported first, finished trainings stay, and interrupted ones continue."""
 
 import functools
 import json
@@ -34,7 +34,7 @@ TEXTS = "\n\n".join(f"The year {year} was a good one, and the state of the union
 
 @pytest.fixture
 def zoo(tmp_path: Path, few_words: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two models of different tasks and precisions, whose recipes are cut down to seconds; to be trained from here."""
+    """Two models of different tasks and precisions, with recipes of seconds, in a folder to train them from."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(few_words, tmp_path)
     (tmp_path / "texts.txt").write_text(TEXTS)
@@ -50,12 +50,12 @@ def zoo(tmp_path: Path, few_words: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def files(folder: Path) -> dict[Path, tuple[bytes, int]]:
-    """What is in a folder, and when it was written."""
+    """The files of a folder, and the times when they were written."""
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
 def stop_in(model: str, zoo: Path) -> None:
-    """From this folder, and to be stopped when the training of this model logs a step."""
+    """Run in this folder, and stop when the training of this model logs a step."""
     os.chdir(zoo)
     grapheme_to_phoneme.MAX_PHONEMES = 1
     write_row = train.write_row
@@ -75,14 +75,14 @@ def test_what_was_cut_short_goes_on_and_what_is_done_is_not_done_again(
     shipped_config = (zoo / "model_cards" / G2P / "config.json").read_text()
     code, errors = start([], functools.partial(stop_in, CAUSAL, zoo), retrain.main).finish()
     assert code == 128 + signal.SIGTERM, errors
-    assert "the same command goes on from there" in errors
+    assert "the same command continues from there" in errors
     assert files(zoo / "model_cards") == shipped
     assert (zoo / "README.md").read_text() == readme
     assert not (zoo / "runs" / "zoo" / CAUSAL / "run.json").exists()
     first = files(zoo / "runs" / "zoo" / G2P)
 
     retrain.main([])
-    assert "going on after step" in capsys.readouterr().out
+    assert "continuing after step" in capsys.readouterr().out
     calibrated = zoo / "runs" / "zoo" / G2P / "best" / "config.json"  # because the shipped model is calibrated
     again = files(zoo / "runs" / "zoo" / G2P)
     assert {path for path in again if again[path] != first[path]} == {calibrated}

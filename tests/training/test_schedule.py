@@ -1,4 +1,4 @@
-"""Learning rates and optimisers as the papers have them."""
+"""Learning rates and optimisers of the papers."""
 
 import math
 import os
@@ -51,7 +51,7 @@ def test_halving_is_luongs_and_sutskevers(epoch: float, luong: float, with_dropo
 
 
 def test_sgd_has_no_momentum_and_adadelta_is_zeilers() -> None:
-    """Two steps of each by hand: the second shows what they remember."""
+    """Two steps of each by hand: the second depends on their state."""
     gradients = [0.5, -2.0]
 
     def steps(**settings: object) -> float:

@@ -1,4 +1,4 @@
-"""Sentence classification from files of one's own to an evaluated, released model, and what is wrong with a file."""
+"""Sentence classification, from a user's files to an evaluated, released model, and errors of files."""
 
 import hashlib
 import json
@@ -55,7 +55,7 @@ def test_it_learns_labels_that_are_words(classifier: Path, capsys: pytest.Captur
 def test_labels_below_zero_are_evaluated_and_served(
     names: dict[int, str] | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also where a file has only some of the labels: 0 and 1 are not the first two of the names."""
+    """Also if a file has only some of the labels: 0 and 1 are not the first two of the names."""
     frame = sentences().assign(reply="So it is.")
     frame["verdict"] = (frame["verdict"] == "praise").astype(int) - frame["review"].str.contains("not").astype(int)
     frame.to_csv(tmp_path / "moods.csv", index=False)
@@ -114,7 +114,7 @@ def test_a_classifier_is_released_with_its_confusion_matrix(classifier: Path, re
 def test_all_rows_of_a_file_of_ones_own_are_evaluated(
     classifier: Path, reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Labels are the model's, though not all of them need occur; data of the training's name is cut as it was there."""
+    """The labels are the model's, and not all need occur; data with the training's name is split as in the training."""
     best, frame = str(classifier / "best"), sentences()
     frame[:50].to_csv(tmp_path / "test.csv", index=False)
     frame[frame["verdict"] == "praise"][:20].to_csv(tmp_path / "praise.csv", index=False)

@@ -1,4 +1,4 @@
-"""Data of one's own: every kind of source gives the same examples, and what is wrong with one is said in words."""
+"""A user's own data: every kind of source gives the same examples, and errors are clear."""
 
 import gc
 import gzip
@@ -40,13 +40,13 @@ def pairs(few_words: Path) -> Pairs:
 
 
 def table(pairs: Pairs) -> pd.DataFrame:
-    """With a column that is of no use, and whose values are of two types."""
+    """A table with an unused column whose values are of two types."""
     rows = [(n if n % 2 else f"n{n}", word, sounds) for n, (word, sounds) in enumerate(pairs)]
     return pd.DataFrame(rows, columns=["note", *COLUMNS.values()])
 
 
 def write(path: Path, pairs: Pairs) -> None:
-    """A file of the kind that its suffix says."""
+    """Write a file of the kind of its suffix."""
     frame, name = table(pairs), path.name.lower().removesuffix(".gz")
     if name.endswith((".csv", ".tsv")):
         frame.to_csv(path, index=False, sep="\t" if name.endswith(".tsv") else ",")
@@ -126,7 +126,7 @@ def read(path: Path, streaming: bool = False) -> dict[str, list[str]]:
 
 
 def files(folder: Path, *names: str) -> Path:
-    """A folder of files, each of which has its own name, without the suffix, for its only word."""
+    """A folder of files; the only word of each file is its name without the suffix."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if name.endswith(".txt"):
@@ -242,7 +242,7 @@ def test_split_names_of_a_saved_dataset(pairs: Pairs, tmp_path: Path) -> None:
 @pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz"])
 def test_words_that_look_like_something_else_stay_words(name: str, streaming: bool, tmp_path: Path) -> None:
-    """And so do those in columns that are called as the task calls them, or as it calls another."""
+    """Also in columns with the task's name for them, or for another column."""
     words = ["null", "nan", "none", "NA", "N/A", "true", "1e5", "007", "inf", '"quoted"', "a,b", "naïve"]
     frame = pd.DataFrame({"word": words, "other": [None] * len(words)})
     for column in ("word", "pronunciation"):
@@ -261,7 +261,7 @@ TEXTS = {"a": ["word", "007", "1e5", "true", "null", "NaN", "-0"], "b": DATES, "
 @pytest.mark.parametrize("order", ["abc", "cba"])
 @pytest.mark.parametrize("kind", ["lines", "array", "indented array", "languages", "parquet"])
 def test_dates_and_numbers_in_quotation_marks_stay_text(kind: str, order: str, streaming: bool, tmp_path: Path) -> None:
-    """The JSON reader of the datasets library makes times of texts, and fails where the next file has none."""
+    """The JSON reader of the datasets library converts such texts to times, and fails if the next file has none."""
     for place, name in enumerate(order):
         rows = [{"spelling": text, "sounds": text, "other": 5} for text in TEXTS[name]]
         if kind == "parquet":
@@ -279,7 +279,7 @@ def test_dates_and_numbers_in_quotation_marks_stay_text(kind: str, order: str, s
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_column_of_text_in_one_parquet_file_and_of_times_in_another_is_refused(order: int, tmp_path: Path) -> None:
-    """The datasets library would take the type of the first for both."""
+    """The datasets library would use the type of the first file for both."""
     for name, text in zip("ab", ["1941-08-23", pd.Timestamp("1941-08-23")][::order], strict=True):
         pd.DataFrame({"spelling": [text], "sounds": ["B"]}).to_parquet(tmp_path / f"{name}.parquet")
     assert "column 'spelling' is " in refusal(tmp_path)
@@ -298,7 +298,7 @@ def test_labels_of_json_have_the_names_that_a_readme_of_the_hub_declares(tmp_pat
 
 @pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
 def test_a_stream_that_was_looked_into_leaves_no_file_open(pairs: Pairs, tmp_path: Path) -> None:
-    """Only what reads it to the end can close a csv file: the library's reader does so there, and nowhere else."""
+    """The library's reader closes a csv file only after reading it to the end."""
     write(tmp_path / "a.csv", pairs)
     task = GraphemeToPhoneme(PronunciationData(path=str(tmp_path / "a.csv"), streaming=True, **COLUMNS))
     assert len(list(task.splits["train"])) > 100
@@ -423,7 +423,7 @@ def test_what_is_not_there_is_said(dictionary: Path, pairs: Pairs, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_a_local_file_is_read_without_a_request(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The datasets library would count every use of its readers on its server."""
+    """The datasets library would report every use of its readers to its server."""
     asked: list[Any] = []
     monkeypatch.setattr("socket.getaddrinfo", lambda *arguments, **_: asked.append(arguments))
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
@@ -465,7 +465,7 @@ def test_figures_and_limits_of_cmudict_are_for_cmudict_alone(dictionary: Path, c
 
 @pytest.fixture
 def streamed(pairs: Pairs, tmp_path: Path) -> Callable[..., Path]:
-    """Trains on a stream, two epochs and more; the output folder."""
+    """Train on a stream for more than two epochs; returns the output folder."""
     write(tmp_path / "a.jsonl", pairs)
 
     def run(name: str, *more: str) -> Path:

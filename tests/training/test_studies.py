@@ -1,4 +1,4 @@
-"""The studies of the README: they train what is missing, measure, tabulate and draw."""
+"""The studies of the docs: they train missing models, measure, tabulate and draw."""
 
 import shutil
 from pathlib import Path
@@ -134,7 +134,9 @@ def test_the_overlap_of_hops_by_hand() -> None:
 
 
 def test_the_figures_of_hops_are_those_of_single_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Sentence by sentence, without padding; a hop that the classifier does not read changes no prediction."""
+    """They equal those of single sentences without padding; a hop that the classifier does not read changes no
+    prediction.
+    """
     sentences(60).to_csv(tmp_path / "reviews.csv", index=False)
     sets = [*TINY, f"task.data.path={tmp_path / 'reviews.csv'}", "training.max_steps=60"]
     sets += ["task.data.text_column=review", "task.data.label_column=verdict", "model.num_hops=3"]
@@ -171,7 +173,9 @@ def test_the_figures_of_hops_are_those_of_single_sentences(tmp_path: Path, capsy
 
 
 def test_the_fitted_calibration_makes_confidences_true() -> None:
-    """The best of hypotheses is right as often as it says, with probabilities at temperature 2 and a bias of -0.5."""
+    """The best hypothesis is right as often as its confidence says, with probabilities at temperature 2 and a bias of
+    -0.5.
+    """
     generator = torch.Generator().manual_seed(0)
     log_probabilities = 4 * torch.randn(20_000, 5, generator=generator, dtype=torch.float64)
     best = (log_probabilities / 2).softmax(-1).max(-1).values

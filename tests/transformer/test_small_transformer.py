@@ -1,4 +1,4 @@
-"""The Transformer's equations: against the loops of the reference, torch's own, and other models' weights."""
+"""The Transformer's equations, compared with the reference's loops, torch's modules, and other models."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def by_model(model: SmallTransformerModel, batch: dict[str, Tensor]) -> Tensor:
 @both_backends
 @pytest.mark.parametrize("variant", TRANSFORMER_VARIANTS)
 def test_values_and_gradients_are_those_of_the_loops(variant: str, attention: str) -> None:
-    """With padding on every side, in between, and a source of padding only."""
+    """With padding on either side and in between, and a source of padding only."""
     model = tiny_model(variant, SmallTransformerModel, attention=attention).train()
     batch = inputs(model.config)
     states = by_model(model, batch)
@@ -59,7 +59,7 @@ def test_values_and_gradients_are_those_of_the_loops(variant: str, attention: st
 
 @pytest.mark.parametrize("variant", [name for name in SEQ2SEQ if "copy" in name])
 def test_copying_is_that_of_the_loops(variant: str) -> None:
-    """Log-probabilities and gradients, with every kind of padding; so a smoothed loss has them too."""
+    """Log-probabilities and gradients are equal, with every kind of padding."""
     model = tiny_model(variant).train()
     batch = inputs(model.config)
     logits, weights = model(**batch).logits, weights_of(model)
@@ -99,7 +99,9 @@ def multi_head(**overrides: Any) -> MultiHeadAttention:
 
 @pytest.mark.parametrize("num_heads", [1, 2, 4])
 def test_h_heads_are_h_single_heads(num_heads: int) -> None:
-    """Each with its rows of the query, key and value matrices and its columns of the output's, added up."""
+    """The sum of single heads, each with its rows of the query, key and value matrices and its columns of the output
+    matrix.
+    """
     together = multi_head(num_attention_heads=num_heads)
     size = together.head_size
     x, y = torch.randn(2, 3, 8).double(), torch.randn(2, 5, 8).double()
@@ -150,7 +152,9 @@ def test_without_positions_the_encoder_is_permutation_equivariant(position_embed
 
 @pytest.mark.parametrize("pattern", ["bidirectional", "causal"])
 def test_the_same_weights_under_two_masks(pattern: str) -> None:
-    """One stack: what differs between an encoder and a decoder alone is who sees whom, and the last token sees all."""
+    """An encoder and a decoder without a source differ only in the mask, so the last token, which attends to all, is
+    equal.
+    """
     model = tiny_model("bidirectional-post-learned", SmallTransformerModel)
     other = SmallTransformerModel(tiny_config("bidirectional-post-learned", attention_pattern="causal")).double().eval()
     other.decoder.load_state_dict(model.encoder.state_dict())
@@ -247,7 +251,7 @@ def into_torch(ours: TransformerLayer, theirs: Any) -> None:
 
 
 def test_bert() -> None:
-    """Its stack; what it does to the embeddings before it, and we do not, comes in as embeddings."""
+    """The stacks are equal; BERT's own processing of the embeddings is done before, and given as embeddings."""
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     # "eager" is its only backend with weights
     theirs = BertModel(BertConfig(vocab_size=40, attn_implementation="eager", **SIZES, **no_dropout)).eval()
@@ -323,7 +327,7 @@ def test_gpt2() -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_marian(activation: Any) -> None:
-    """The paper's model as another library file has it, three-way tied; its sinusoids stand in another order."""
+    """Marian is the paper's model with three-way tied embeddings; its sinusoids are in another order."""
     sizes = {"layers": 3, "attention_heads": 4, "ffn_dim": 48}
     sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
     tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}

@@ -1,4 +1,4 @@
-"""What a Transformer, its config or its input that cannot be right says: the name, the value, what would be right."""
+"""Errors of wrong Transformers, configs and inputs: the name, the value, and what would be right."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_a_head_that_does_not_fit_the_pattern(variant: str, head: Any, auto_clas
 
 
 def forward(variant: str, **given: Any) -> Any:
-    """Run with a good text, and target where there is one, but for what is given; None leaves one out."""
+    """Run with a valid text, and target if the model has one, except for the given arguments; None leaves one out."""
     model = tiny_model(variant)
     batch = {"input_ids": words(2, 4)}
     if model.config.is_encoder_decoder:
@@ -214,7 +214,7 @@ def test_a_mask_of_other_pairs(variant: str, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("variant", SEQ2SEQ)
 def test_a_mask_of_pairs_for_the_encoder_alone(variant: str) -> None:
-    """What the error advises: of padding it is the padding's mask."""
+    """The advice of the error works: a mask of pairs for padding has the effect of the padding mask."""
     model, batch = (
         tiny_model(variant),
         padded([[1, 1, 1, 0], [1, 1, 1, 1]]),
@@ -231,7 +231,7 @@ def test_a_mask_of_pairs_for_the_encoder_alone(variant: str) -> None:
 
 
 def test_a_mask_of_pairs_where_it_says_too_little() -> None:
-    """A decoder reads the source by the mask, and a classifier of texts the first or last token."""
+    """A decoder needs the mask of the source's tokens, and a classifier of texts needs the first or last real token."""
     pairs = torch.ones(2, 1, 4, 4, dtype=torch.bool)
     with refused(ValueError, "attention_mask of four dimensions does not tell the decoder"):
         forward(ENCODER_DECODER, attention_mask=pairs)

@@ -1,4 +1,4 @@
-"""What only the Transformer's decoding has: sources read once, shared by targets; fixed-size caches; assistants."""
+"""Special to the Transformer's decoding: sources read once and shared by targets; fixed-size caches; assistants."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_cache_of_fixed_size_with_room_to_spare(variant: str) -> None:
 
 @every_variant
 def test_assisted_generation_is_greedy_generation(variant: str) -> None:
-    """The cache can be rolled back."""
+    """It works because the cache can be cropped."""
     model, assistant = tiny_model(variant, std=1.0), tiny_model(variant, std=1.0, seed=5)
     batch = {"input_ids": words(1, 5)}
     expected = generate(model, batch)

@@ -1,4 +1,4 @@
-"""What Transformers and torch do with a Transformer besides calling it: pack texts, mask pairs, compile and export."""
+"""Other uses by Transformers and torch: packed texts, masks of pairs, compiling and exporting."""
 
 import random
 from typing import Any
@@ -51,7 +51,7 @@ every_transformer = pytest.mark.parametrize(
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("variant", ONE_STACK)
 def test_texts_packed_in_a_row_do_not_see_each_other(variant: str, attention: str) -> None:
-    """With all that the collator makes, with gradients and where ``tokens_to_compute`` would leave tokens out."""
+    """With all outputs of the collator, with gradients, and with ``tokens_to_compute``, which would skip tokens."""
     model = tiny_model(variant, attention=attention)
     collator = DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)
     batch = collator([{"input_ids": text[0].tolist()} for text in TEXTS])
@@ -143,7 +143,7 @@ def test_the_logits_of_some_tokens() -> None:
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("variant", ONE_STACK)
 def test_a_mask_of_every_pair(variant: str, attention: str) -> None:
-    """Bool or additive, of every row or one for all, of every head; it says all, the future too."""
+    """Bool or additive, for every row or for all, for every head. Only the mask decides, also about later tokens."""
     model = tiny_model(variant, attention=attention)
     batch = padded([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]])
     expected = model(**batch).logits
@@ -183,7 +183,7 @@ def test_continuous_batching_generates_what_generate_does(variant: str, attentio
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
 @every_transformer
 def test_flex_attention_is_attention(name: str) -> None:
-    """By its definition: its kernels are compiled, and on a CPU have no gradients."""
+    """Compared with the definition: its kernels are compiled, and on a CPU have no gradients."""
     model, flex = (tiny_model(name, attention=attention) for attention in ("sdpa", "flex_attention"))
     batch = inputs(model.config)
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
@@ -223,7 +223,7 @@ def test_an_exported_model_is_the_model_at_every_size(name: str) -> None:
 
 @pytest.mark.parametrize("variant", GENERATING)
 def test_no_step_with_a_static_cache_is_compiled_again(variant: str) -> None:
-    """Up to the last place of the cache. A causal model has a second graph for padding."""
+    """This holds up to the last place of the cache. A causal model has a second graph for padding."""
     model = tiny_model(variant, num_hidden_layers=1)
     options: dict[str, Any] = {"max_new_tokens": 9, "suppress_tokens": [EOS]}
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""Recorded weights equal those of the eager backend, and the model computes what it computes without recording."""
+"""Recorded weights equal those of the eager backend, and recording does not change the model's outputs."""
 
 import gc
 import weakref
@@ -51,7 +51,7 @@ def test_recorded_weights_equal_the_eager_ones_and_the_fused_kernel_stays(name: 
 
 
 def test_a_loss_that_leaves_padding_out_has_the_same_weights() -> None:
-    """The model then computes real tokens alone, which lie one after the other in all but the attention."""
+    """The model then computes only real tokens, which are packed everywhere except in the attention."""
     model = tiny_model("encoder_decoder-post-sinusoidal").eval()
     ids, mask = padded_batch([9, 2, 3], "right")
     labels = words(3, 6, seed=1)
@@ -120,7 +120,7 @@ def test_chosen_kinds() -> None:
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bart", "t5", "small-transformer"])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_every_step_of_generate_is_recorded(name: str, beams: int) -> None:
-    """One query per step, keys shared by several heads, a cache, and beams that share a source."""
+    """With one query per step, keys shared by several heads, a cache, and beams that share a source."""
     batch = {k: v for k, v in batch_of(name).items() if not k.startswith("decoder")}
     # Decoders pad on the left.
     ids, mask = padded_batch([6, 4], "left")

@@ -1,4 +1,4 @@
-"""``attnzoo.view`` of every kind of model: its weights are the model's own, its tokens those of the text."""
+"""``attnzoo.view`` of every kind of model: its weights are the model's, its tokens those of the text."""
 
 import base64
 import gzip
@@ -341,7 +341,7 @@ def test_the_page_has_the_colours_of_the_style() -> None:
 
 
 def test_the_head_that_points_most_clearly() -> None:
-    """Worked by hand: means of the largest weight of every source token, without special tokens and the diagonal."""
+    """Worked by hand: the mean of the largest weight of every source token, without special tokens and the diagonal."""
     words, side = Tokens([], [*"abc", "</s>"], [0, 1, 2, 3], None, frozenset({3})), 4
     rests_on_end, looks_at_itself = torch.zeros(side, side), torch.eye(side)
     rests_on_end[:, 3] = 1
@@ -356,7 +356,7 @@ def test_the_head_that_points_most_clearly() -> None:
 
 
 def test_the_translator_opens_at_a_head_that_aligns() -> None:
-    """By the error rate of its links, only a few of the 16 heads align better than the one that is shown."""
+    """Only a few of the 16 heads have links with a lower error rate than the one that is shown."""
     folder = attnzoo.model_path("small-transformer-multi30k-en-de")
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     pairs = {

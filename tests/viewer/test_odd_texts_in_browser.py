@@ -1,4 +1,7 @@
-"""A hundred odd texts: the page draws the attention to them, or an error says why not. Run with ``make test-page``."""
+"""A hundred odd texts: the page draws the attention to them, or an error gives the reason.
+
+Run with ``make test-page``.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The interactive page in headless Chromium: what is drawn equals the weights, and text stays text.
+"""The interactive page in headless Chromium: the drawn colours equal the weights, and text stays text.
 
 Run with ``make test-page``; needs Chromium.
 """
@@ -44,7 +44,7 @@ WEIGHTS = {0: random_weights(3, 4, 6), 2: 0.4 * random_weights(3, 4, 6, seed=1)}
 
 
 def levels(browser: Browser, selector: str) -> Tensor:
-    """What is drawn, as shares of the scale: by the legend, which has every colour once."""
+    """The drawn weights, as shares of the scale, found by the legend, which has every colour once."""
     legend = [tuple(rgb) for rgb in browser.pixels("#legend")]
     assert len(set(legend)) == 256
     return torch.tensor([legend.index(tuple(rgb)) / 255 for rgb in browser.pixels(selector)])
@@ -96,7 +96,7 @@ def test_the_colours_are_those_of_the_style_in_both_themes(browser: Browser, tmp
 
 
 def test_one_weight_has_one_colour_everywhere_on_a_page(browser: Browser, tmp_path: Path) -> None:
-    """Of hops: in the coloured sentence, in the line of all hops, and in the map, with and without the switch."""
+    """For hops: in the coloured sentence, in the line of all hops, and in the map, with and without the switch."""
     hops = torch.tensor([[[0.8, 0.1, 0.1], [0.4, 0.4, 0.2]]])  # all hops: 0.6, 0.25, 0.15
     side = tokens(["hop 0", "hop 1"])
     made = view_of("hops", side, tokens(list("abc")), {0: hops})

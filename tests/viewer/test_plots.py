@@ -1,5 +1,6 @@
-"""Pictures of sentences and heads: what is coloured, and that text is shown as it is. Those of alignments are in
-``test_alignment``."""
+"""Pictures of sentences and heads: the colours are those of the weights, and text is shown literally. Those of
+alignments are in ``test_alignment``.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def test_the_colours_are_perceptually_uniform(theme: Theme) -> None:
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_text_can_be_read_on_paper_and_on_every_weight(theme: Theme) -> None:
-    """The contrast that WCAG 2.2 asks of text, 4.5, or of large text, 3, where a colour is between ink and paper."""
+    """The contrast that WCAG 2.2 requires of text, 4.5, or of large text, 3, if a colour is between ink and paper."""
     assert min(contrast(text, theme.paper) for text in (theme.ink, theme.soft, theme.accent)) >= 4.5
     assert min(contrast(theme.text_on(n / 255), theme.of(n / 255)) for n in range(256)) >= 3
     assert (contrast("#000000", "#ffffff"), contrast("#777777", "#777777")) == (21, 1)

@@ -62,7 +62,7 @@ OURS = {
 
 
 def tiny(name: str, attention: str = "sdpa", seed: int = 0, **overrides: Any) -> Any:
-    """The model of this name, in eval mode, with weights drawn wide so that attention weights differ."""
+    """The model of this name, in eval mode, with large weights, so that attention weights differ."""
     if name in OURS:
         return tiny_model(OURS[name], attention=attention, dtype=torch.float32, seed=seed, **overrides)
     model_class, config_class, sizes = OF_TRANSFORMERS[name]

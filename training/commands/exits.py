@@ -1,4 +1,4 @@
-"""Early ends of a command: errors that the user can correct, and signals, after which the last step is saved."""
+"""Early ends of a command: errors that the user can correct, and signals, for which the last step is saved."""
 
 import contextlib
 import signal
@@ -21,13 +21,13 @@ class StoppedError(Exception):
 
 
 @contextlib.contextmanager
-def exit_on_user_error(go_on: str = "the same command goes on from there") -> Iterator[None]:
+def exit_on_user_error(go_on: str = "the same command continues from there") -> Iterator[None]:
     """Exit with a message instead of a traceback if the user can correct the error; after a signal print how to resume.
 
     Raises:
         SystemExit: with status 1 after an error, and 128 plus the signal's number after a signal, as in a shell.
     """
-    logging.disable_progress_bar()  # of Transformers, whose bars would mix with ours
+    logging.disable_progress_bar()  # the bars of Transformers would mix with ours
     try:
         yield
     except BrokenPipeError:  # an OSError: the reader of the output has ended, which the command attnzoo expects

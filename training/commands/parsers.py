@@ -11,7 +11,7 @@ from attnzoo.commands.parsers import add_overrides, command_parser
 
 LENGTH_PENALTY = (
     "of beam search: the log p of an output is divided by its length in tokens to this power, so above 1 it favours "
-    "longer outputs (default: what the generation config in {} says, or else 1)"
+    "longer outputs (default: the value in the generation config of {}, or else 1)"
 )
 MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
 
@@ -32,7 +32,7 @@ def train_parser() -> argparse.ArgumentParser:
     example = "training.max_steps=100 or task.data.path=words.tsv"
     add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
     existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
+    existing.add_argument("--resume", action="store_true", help="continue from the newest checkpoint in the folder")
     existing.add_argument("--overwrite", action="store_true", help="delete the run that is in the output folder")
     return parser
 
@@ -43,8 +43,8 @@ def tune_parser() -> argparse.ArgumentParser:
     parser = command_parser("attnzoo tune", "Search for a better recipe, judged on the validation split.", example)
     parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
     parser.add_argument("--output", type=Path, help="folder for the trials (default: runs/tune_<name of the recipe>)")
-    parser.add_argument("--minutes", type=float, default=60, help="start no trial after so many minutes (default: 60)")
-    parser.add_argument("--trials", type=int, help="stop after so many finished trials, earlier ones included")
+    parser.add_argument("--minutes", type=float, default=60, help="start no trial after these minutes (default: 60)")
+    parser.add_argument("--trials", type=int, help="stop after this many finished trials, earlier ones included")
     searched = "what to search: a range (1e-4..1e-2, 1..8) or choices (0.1,0.2); may be repeated"
     parser.add_argument("--search", action="append", default=[], metavar="SECTION.KEY=VALUES", help=searched)
     add_overrides(parser, "change the recipe of all trials")
@@ -56,7 +56,7 @@ def evaluate_parser() -> argparse.ArgumentParser:
     parser = command_parser("attnzoo evaluate", "Evaluate a checkpoint folder.", "runs/demo/best")
     parser.add_argument("folder", help="a checkpoint folder, such as runs/demo/best, or the name of a shipped model")
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
-    parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
+    parser.add_argument("--num-beams", type=int, help="default: the value in the folder's generation config, or else 1")
     parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the folder"))
     add_overrides(parser)
     return parser
@@ -86,13 +86,13 @@ def release_parser() -> argparse.ArgumentParser:
     parser = command_parser("attnzoo release", "Release a finished run.", "runs/demo my-model")
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="the folder to write or replace, such as model_cards/NAME")
-    parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
+    parser.add_argument("--num-beams", type=int, help="beams to decode with (default: the task's)")
     parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the run's best"))
     others = (
         "checkpoint folders of the same model; the release has the mean of their weights and those of the run's best"
     )
     parser.add_argument("--average-with", type=Path, nargs="+", default=[], metavar="FOLDER", help=others)
-    parser.add_argument("--note", help="what a reader of the card needs to know about the run, besides its figures")
+    parser.add_argument("--note", help="text about the run for the card, in addition to its figures")
     return parser
 
 
@@ -100,7 +100,7 @@ def card_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo card``."""
     parser = command_parser("attnzoo card", "Write a card again.", "my-model")
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
-    add_overrides(parser, "where the data is")
+    add_overrides(parser, "the path to the data")
     return parser
 
 
@@ -113,7 +113,7 @@ def claims_parser() -> argparse.ArgumentParser:
     for name in ("full", "quick"):
         said = f"{MINUTES[name]} for a claim" + ("; the verdict is preliminary (default)" if name == "quick" else "")
         budget.add_argument(f"--{name}", dest="budget", action="store_const", const=name, help=said)
-    smoke = "some seconds for a claim: only shows that it runs; the verdict means nothing"
+    smoke = "some seconds for a claim: only shows that it runs; the verdict is meaningless"
     budget.add_argument("--smoke", dest="budget", action="store_const", const="seconds", help=smoke)
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/claims; with --all docs/claims")
     parser.add_argument("--again", action="store_true", help="replace existing results, also those of a larger budget")
@@ -129,11 +129,11 @@ def publish_parser() -> argparse.ArgumentParser:
     parser.add_argument("--all", metavar="OWNER", help="every shipped model, each as OWNER/NAME, instead of one folder")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be sent; needs no network")
     visibility = parser.add_mutually_exclusive_group()
-    visibility.add_argument("--private", action="store_true", default=None, help="a repository that nobody else sees")
+    visibility.add_argument("--private", action="store_true", default=None, help="create a private repository")
     visibility.add_argument("--public", dest="private", action="store_false", default=None)
     parser.add_argument("--revision", help="the branch to push to (default: main); created if it does not exist")
     parser.add_argument("--pull-request", dest="create_pr", action="store_true", help="open a pull request instead")
-    parser.add_argument("--code", action="store_true", help="send the model's code too, for users without attnzoo")
+    parser.add_argument("--code", action="store_true", help="also send the model's code, for users without attnzoo")
     parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send this file")
     parser.add_argument("--message", default="Upload model", help="message of the commit (default: %(default)s)")
     return parser

@@ -1,1 +1,1 @@
-"""Where data come from: files, the Hub and packages of a registry; one file per known data set."""
+"""Sources of data: files, the Hub and packages of a registry; one file per known data set."""

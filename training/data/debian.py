@@ -25,6 +25,6 @@ DEBIAN = KnownData(
     language="en",
     source="from the lists of [Debian's packages](https://packages.debian.org/) that `apt-get update` downloads "
     "(`python -m attnzoo.training.make_data.debian` makes the rows)",
-    limits="Descriptions of software packages in English. A summary may say what is not true; the name of another "
-    "program, for example.",
+    limits="English descriptions of software packages. A summary may contain false statements, such as the name of "
+    "another program.",
 )

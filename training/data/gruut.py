@@ -1,6 +1,7 @@
 """gruut's dictionaries of French, Dutch, Italian and Swedish, from the PyPI packages ``gruut-lang-fr`` and so on.
 
-A package is not imported. Only its SQLite file is read: the dictionary, and alignments of letters and phonemes.
+A package is not imported. Only its SQLite file is read, which has the dictionary, and alignments of letters and
+phonemes.
 """
 
 import re
@@ -24,7 +25,7 @@ class LinkedWord(NamedTuple):
     Attributes:
         source_words: the letters.
         target_words: the phonemes.
-        links: which letter is spoken as which phoneme, as (index of the letter, index of the phoneme).
+        links: pairs of a letter and a phoneme that it is spoken as: (index of the letter, index of the phoneme).
     """
 
     source_words: list[str]
@@ -58,7 +59,7 @@ def read_linked_words(path: Path) -> Iterator[LinkedWord]:
         phonemes: list[str] = []
         links: Links = set()
         letter = 0
-        for part in alignment.split(" "):  # "c|h}k" or "x}k|s"; "_" is no phoneme
+        for part in alignment.split(" "):  # "c|h}k" or "x}k|s"; "_" means no phoneme
             letters, sounds = (side.split("|") for side in part.split("}"))
             spoken = [sound for sound in sounds if sound != "_"]
             links |= {(letter + i, len(phonemes) + j) for i in range(len(letters)) for j in range(len(spoken))}

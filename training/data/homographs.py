@@ -6,8 +6,8 @@ homograph disambiguation with supervised machine learning", LREC). They are unde
 
     git clone https://github.com/google-research-datasets/WikipediaHomographData
 
-``attnzoo.training.make_data.commonest_readings`` counts in them; ``attnzoo.training.studies.homographs`` measures on
-those that are held out.
+``attnzoo.training.make_data.commonest_readings`` counts readings in them; ``attnzoo.training.studies.homographs``
+measures on the held-out ones.
 """
 
 import csv
@@ -30,12 +30,12 @@ from attnzoo.phone_sets import (
 
 from .splits import split_of
 
-# The symbols of the labels' pronunciations that are not those of ``phone_sets``.
+# Symbols in the labels' pronunciations that differ from those of ``phone_sets``.
 SYMBOLS = str.maketrans({"ʤ": "dʒ", "ʧ": "tʃ", "ː": "", "0": "", "1": "", "'": PRIMARY})
 PHONES = {sound: phone for phone, sound in (ARPABET_VOWELS | ARPABET_CONSONANTS).items()} | {"ə": "AH", "ɚ": "ER"}
 PHONE = re.compile("|".join(sorted(PHONES, key=len, reverse=True)))
 DIGITS = {mark: digit for digit, mark in STRESS.items()}
-# What does not tell two readings apart: secondary stress, length, and which of the weak vowels a word has.
+# Marks that do not distinguish two readings: secondary stress, length, and the kind of a weak vowel.
 ALIKE = str.maketrans({SECONDARY: "", "ː": "", "ᵻ": "ə", "ᵊ": "ə", "ɾ": "t", "ɒ": "ɑ", "Q": "O"})
 WEAK = re.compile(f"(?<!{PRIMARY})ɪ")
 
@@ -45,10 +45,10 @@ class Sentence(NamedTuple):
 
     Attributes:
         word: in lowercase
-        reading: the label, one of those that the data has for the word
+        reading: the label, one of the word's labels in the data
         text: the sentence
-        start: where the word begins in it
-        end: where it ends
+        start: the place in the sentence where the word begins
+        end: the place where it ends
     """
 
     word: str
@@ -90,12 +90,12 @@ def _rows(file: Path) -> list[dict[str, str]]:
 
 
 def is_held_out(sentence: Sentence) -> bool:
-    """Whether a sentence is kept for measuring: a tenth of them, by a hash of the text."""
+    """Whether a sentence is held out for measuring: a tenth of the sentences are, by a hash of the text."""
     return split_of(sentence.text) == "test"
 
 
 def as_arpabet(pronunciation: str) -> Phones:
-    """A label's pronunciation in ARPABET. Its marks of stress stand before the syllable or before the vowel."""
+    """A label's pronunciation in ARPABET. The label's marks of stress are before the syllable or before the vowel."""
     found, stress = [], ""
     for mark, sound in re.findall(f"([{PRIMARY}{SECONDARY}])|({PHONE.pattern})", pronunciation.translate(SYMBOLS)):
         phone = PHONES.get(sound, "")
@@ -109,7 +109,9 @@ def as_arpabet(pronunciation: str) -> Phones:
 
 
 def distance(one: Phones, phone_set: str, reading: Phones) -> int:
-    """How many phones differ from those of a reading in ARPABET, apart from what does not tell readings apart."""
+    """The number of phones that differ from those of a reading in ARPABET, without marks that do not distinguish
+    readings.
+    """
     kokoro = arpabet_as_kokoro(one) if phone_set == "arpabet" else one
     return Levenshtein.distance(_essential(kokoro), _essential(arpabet_as_kokoro(reading)))
 

@@ -1,4 +1,4 @@
-"""Training words that are made of others, so that a model learns to read words longer than those of its data."""
+"""Training words joined from others, so that a model learns to read words longer than those of its data."""
 
 import random
 from collections.abc import Callable
@@ -15,8 +15,8 @@ def joined_words(
     """New words of two or three others, each with its pronunciation; see ``PronunciationData.compounds``.
 
     Args:
-        words: the training words with their pronunciations, of which the first is taken
-        data: where they come from, and how many words to make
+        words: the training words with their pronunciations; the first pronunciation is taken
+        data: the section ``task.data``, with the number of words to make
         phonemes: those of the training words
         is_held_out: whether a word must not be made
 
@@ -31,7 +31,7 @@ def joined_words(
     if not accents:
         raise ValueError(f"task.data.compounds joins training words, and {data.path} has fewer than three")
     made: dict[str, str] = {}
-    for _ in range(2 * data.compounds):  # few chosen words are already known or held out
+    for _ in range(2 * data.compounds):  # twice as many: a few of the joined words are known or held out
         accent = chance.choice(accents)
         parts = chance.sample(by_accent[accent], chance.choice((2, 2, 3)))
         word = accent + "".join(accent_and_spelling(part)[1] for part in parts)

@@ -1,7 +1,7 @@
-"""Files of JSON: an object on every line, or a list of objects.
+"""JSON files: an object on every line, or a list of objects.
 
-The reader of the datasets library guesses the types of columns, and changes texts that look like dates. Here a text
-stays as it is.
+The reader of the datasets library guesses the types of columns, and changes texts that look like dates. This one leaves
+a text unchanged.
 """
 
 import itertools
@@ -31,7 +31,7 @@ DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def json_stream(files: list[str], columns: dict[str, str]) -> datasets.IterableDataset:
-    """The values of these columns, of whatever type, as a stream over local files or files of the Hub (``hf://...``).
+    """The values of these columns, of any type, as a stream over local files or files of the Hub (``hf://...``).
 
     In rows with a dict of languages in a column "translation" a column is a language. A value that is missing is None.
 
@@ -47,9 +47,9 @@ def json_stream(files: list[str], columns: dict[str, str]) -> datasets.IterableD
 
 
 def _version(file: str) -> tuple[int, int] | None:
-    """What differs if a local file has changed: rows that were stored for its former content are not taken."""
+    """A value that changes with a local file, so that rows cached for its former content are not used."""
     if not os.path.isfile(file):
-        return None  # on the Hub, where its name holds the commit
+        return None  # a file on the Hub, whose name has the commit
     stat = os.stat(file)
     return stat.st_size, stat.st_mtime_ns
 

@@ -1,4 +1,4 @@
-"""What attnzoo knows about a data set: its name, its licence, what a card says about it, and its reader."""
+"""A known data set: its name, its licence, the texts of cards about it, and its reader."""
 
 import importlib.util
 import re
@@ -10,16 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class KnownData:
-    """A data set that attnzoo knows. Each has a file in this folder, and a task lists those it can learn.
+    """A data set that attnzoo knows. Each has a file in this folder, and a task lists those that it can learn.
 
     Attributes:
         path: a regular expression that matches ``task.data.path``.
-        name: what a card calls the data.
+        name: the name of the data on a card.
         license: the card's metadata: "license", and for licence "other" also "license_name" and "license_link".
         language: the card's metadata: codes of ISO 639.
-        source: where the data comes from, as Markdown; None if it is a dataset of the Hub, to which a card links.
-        split_note: how the data is split; None if the task splits it.
-        limits: what a model of this data cannot do; None for what the task says.
+        source: the origin of the data, as Markdown; None for a dataset of the Hub, to which a card links.
+        split_note: a description of the splits; None if the task splits the data.
+        limits: what a model of this data cannot do; None for the task's text.
         published: Markdown: figures that others have published.
         hub_id: the id on the Hub. A copy has it too if the last part of its path is the same.
         read: reads the columns of each split from the path; None for rows that :func:`.sources.read_rows` reads.

@@ -16,7 +16,7 @@ from .text_files import SourceError, open_unpacked
 @strict
 @dataclass(kw_only=True)
 class ClassificationData(Source):
-    """Where sentences and labels come from, and what their tokens are.
+    """The source of sentences and labels, and the kind of their tokens.
 
     Attributes:
         path: as for every ``Source``; with ``member``, a zip or a wheel; or a file or folder of .txt files whose lines
@@ -26,24 +26,25 @@ class ClassificationData(Source):
         member: the table inside a zip or a wheel, in Orange's format: tabs, and three lines above the rows, the first
             of them with the names.
         only: read only those rows of this table that have these texts in the columns of these names.
-        text_column: what the rows call the sentence.
-        text_pair_column: what they call the second sentence of a pair; None where there is one.
-        label_column: what they call the label: text, or any whole number.
+        text_column: the name of the column of sentences.
+        text_pair_column: the name of the column of second sentences of pairs; None for single sentences.
+        label_column: the name of the column of labels, which are text or whole numbers.
         label_names: the labels in the order of their numbers, from 0; or the name of each value in the data, such as
             {-1: negative, 0: neutral, 1: positive}; several values may have one name. None takes them from the data:
             the names of a ``ClassLabel``, or else the labels themselves, sorted.
         mask_urls: replace every web address by the token <url>.
-        lower_case: read capital letters as small ones.
+        lower_case: read uppercase letters as lowercase.
         normalization: Unicode's form of the text: "nfc"; "nfd", which takes accented letters and the syllables of
             Hangul apart; or "strip_accents". None leaves it as it is.
         tokens: "words", or "subwords" by byte-pair encoding within words.
-        min_count: the vocabulary has the words, or the pairs of subwords, that occur at least so often in the training
-            sentences.
+        min_count: the vocabulary has the words, or the pairs of subwords, that occur at least this often in the
+            training sentences.
         vocabulary_size: the largest number of tokens, without ``added_words``. The vocabulary has the most frequent
             words; or subwords, with all characters of the training sentences.
-        word_vectors: the file of the first embeddings; ``attnzoo.training.data.word_vectors`` reads it.
-        added_words: so many words from the start of that file are added to the vocabulary, seen in training or not.
-        tune_word_vectors: whether the embeddings learn; those of the paper do (section 4.2).
+        word_vectors: the file of the initial embeddings; ``attnzoo.training.data.word_vectors`` reads it.
+        added_words: the number of words from the start of that file that are added to the vocabulary, in the training
+            sentences or not.
+        tune_word_vectors: whether the embeddings are trained, as in the paper (section 4.2).
         word_dropout: the probability that a token is read as unknown in training.
         end_token: whether ``</s>`` ends a sentence. Without it every weight of attention is on a word, and a text
             without a word is an error. Pairs need it.
@@ -69,7 +70,7 @@ class ClassificationData(Source):
     end_token: bool = True
 
     def validate_vocabulary(self) -> None:
-        """Raise a ValueError for a number out of range, or for fields that do not go together."""
+        """Raise a ValueError for a number out of range, or for fields that exclude each other."""
         for name, least in (("min_count", 1), ("added_words", 0), ("vocabulary_size", 4)):
             value = getattr(self, name)
             if value < least:

@@ -58,9 +58,9 @@ def number_labels(rows: Rows, given: LabelNames | None, path: str) -> tuple[list
     """The names of the labels, and the number of each label by its value in the rows.
 
     Args:
-        rows: of the training split, with the column "label"
+        rows: the rows of the training split, with the column "label"
         given: ``task.data.label_names``
-        path: where the rows come from
+        path: the source of the rows, for messages
 
     Raises:
         SourceError: there is only one label, two labels are the same number, or the data contradicts the names.
@@ -88,8 +88,8 @@ def number_labels(rows: Rows, given: LabelNames | None, path: str) -> tuple[list
 def known_numbers(rows: Rows, given: LabelNames, path: str) -> tuple[list[str], dict[str, int]]:
     """The labels of the model that is tested, and the number of each label by its value in the rows.
 
-    Some labels may not occur. The rows hold the names, or the numbers from 0; if the names are numbers, the rows
-    hold the names.
+    Some labels may not occur. The rows have the names, or the numbers from 0; if the names are numbers, the rows have
+    the names.
 
     Raises:
         SourceError: the numbers in the data do not fit the names.
@@ -158,5 +158,5 @@ def _check_names(names: list[str], own_names: list[str] | None, found: set[str],
 
 
 def _mapping(found: set[str]) -> str:
-    """Advice to give a name to every label."""
+    """Advice to name every label."""
     return f"name each label: {{{short(', '.join(f'{label}: NAME' for label in sorted(found, key=int)))}}}"

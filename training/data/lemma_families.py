@@ -1,16 +1,16 @@
 """Lemma families of English: an inflected word is in the family of its lemma, as "running" is in that of "run".
 
-A model that has seen "run" in training finds "running" easy. A split by families keeps the two on one side.
+A model that has seen "run" in training finds "running" easy. A split by families puts both into the same split.
 """
 
 import functools
 import re
 import unicodedata
 
-# An ending falls off if a vowel and one more letter stay.
+# An ending is removed if a vowel and one more letter stay.
 ENDING = re.compile(r"(?<=..)(s|ed|ing|er|est|l[yi]|ness)$")
 VOWEL = re.compile("[aeiouy]")
-# How the rest is spelled: (as in) make, making; run, running; panic, panicked; gentle, handling; happy; basically.
+# The spelling of the rest: (as in) make, making; run, running; panic, panicked; gentle, handling; happy; basically.
 SPELLINGS = (
     (re.compile(r"(?<=..)e$"), ""),
     (re.compile(r"([a-z])\1$"), r"\1"),
@@ -23,12 +23,12 @@ SPELLINGS = (
 
 @functools.cache
 def family(word: str) -> str:
-    """The name of a word's lemma family: what stays of it without the endings of inflection.
+    """The name of a word's lemma family: the word without the endings of inflection.
 
     These are s, 's, ed, ing, er, est, ly and ness, one after the other, with the letters that they double, drop or
-    change. Case, accents, apostrophes and hyphens do not count. The rules know no meanings: "water" is in the
-    family of "wat", and a family may hold words that are no relatives. Irregular forms ("went") are families of
-    their own. Words without Latin letters, and the words of other languages, are cut by the same rules.
+    change. Case, accents, apostrophes and hyphens do not count. The rules do not know meanings: "water" is in the
+    family of "wat", and a family may have unrelated words. Irregular forms ("went") are families of their own. The same
+    rules cut words without Latin letters, and words of other languages.
     """
     letters = unicodedata.normalize("NFD", word.casefold())
     stem = "".join(letter for letter in letters if letter.isalnum()) or word

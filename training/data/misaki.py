@@ -1,6 +1,6 @@
 """misaki's dictionaries of American and British English in Kokoro's phones, from the PyPI package ``misaki``.
 
-The package is not imported: it would bring spaCy along. Only its data files are read.
+The package is not imported, since it imports spaCy. Only its data files are read.
 """
 
 import json
@@ -19,10 +19,10 @@ def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
 
     A gold word begins with ⟦us⟧ or ⟦gb⟧, a silver word with ⟦silverus⟧ or ⟦silvergb⟧, because the two tiers follow
     different conventions: American "un-" has secondary stress in 91 % of the gold entries and in 15 % of the silver
-    ones. A model learns from both tiers and follows the conventions of the tier whose token it is given.
+    ones. A model learns from both tiers and follows the conventions of the tier whose token it reads.
 
-    An entry that depends on the part of speech is a row for each of its pronunciations. An uppercase word ("ACAT") is
-    left out: it is spelled, or read as no rule of spelling says.
+    An entry that depends on the part of speech is a row for each of its pronunciations. Uppercase words ("ACAT") are
+    left out: they are spelled out, or read against the rules of spelling.
 
     Raises:
         FileNotFoundError: the package is not installed.
@@ -53,8 +53,8 @@ MISAKI = KnownData(
     limits="English words, one at a time, without their context. The phones are those of misaki and Kokoro, which "
     'are not IPA though they look like it: `A` is the vowel of "face". A vowel is one phone with its stress mark. '
     "The first token of a source is the accent, `⟦us⟧` or `⟦gb⟧`; after `⟦silverus⟧` or `⟦silvergb⟧` the model follows "
-    "the conventions of misaki's silver entries instead. A word that is written with a capital and without (Polish, "
-    "polish) is one word with both pronunciations, either of which counts as right, and counts as a common word; so is "
-    "a word whose pronunciation depends on the part of speech. Uppercase words are not in the data.",
+    "the conventions of misaki's silver entries instead. A word that occurs with and without an uppercase "
+    "first letter (Polish, polish) is one word, not a name, and has both pronunciations; either counts as right. A "
+    "word whose pronunciation depends on the part of speech has all of them. Uppercase words are not in the data.",
     read=read_misaki,
 )

@@ -15,8 +15,8 @@ MULTI30K = KnownData(
     "education.",
     hub_id="bentrevett/multi30k",
     published="""\
-Other figures for English to German on test2016. They are of other vocabularies and trained for longer, and of BLEU
-computed otherwise, so they show what to expect, and not which model is better:
+Published figures for English to German on test2016. The model has another vocabulary and was trained for longer, and
+its BLEU is computed differently, so it shows what to expect, not which model is better:
 
 | model | BLEU |
 |---|---|

@@ -1,4 +1,4 @@
-"""Tables in Orange's format, in a wheel or any other zip: tabs, and three lines above the rows, names in the first."""
+"""Tables in Orange's format, in a wheel or another zip: tabs, and three lines above the rows, the first with names."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ def read_table(path: Path, member: str, only: dict[str, str]) -> datasets.Datase
         only: read only those rows that have these texts in the columns of these names
 
     Raises:
-        FileNotFoundError: there is no zip.
+        FileNotFoundError: the zip does not exist.
         ValueError: no such file in it, or no such column; a row is too short, or no row is left.
     """
     with open_wheel(path) as archive:

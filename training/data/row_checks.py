@@ -27,15 +27,15 @@ def checked(
         rows: with the columns of the source
         columns: for each column of the source that is read, the task's name
         labels: the names of columns of labels
-        where: what messages call the rows
+        where: the name of the rows in messages
         skip: leave bad rows out and report how many, instead of raising an error for the first
-        streaming: whether a stream stays one. Otherwise its rows are stored in the cache of the datasets library.
+        streaming: whether a stream stays a stream. Otherwise its rows are stored in the cache of the datasets library.
         types: the features of the source's columns, if the rows have none
 
     Raises:
         SourceError: a column is missing, or a value is bad. The values of a stream are checked when it is read.
     """
-    found = rows.column_names or list(next(iter(rows), {}))  # a stream knows its columns by its first row
+    found = rows.column_names or list(next(iter(rows), {}))  # the columns of a stream are those of its first row
     if not found or (isinstance(rows, datasets.Dataset) and not len(rows)):
         raise SourceError(f"{where}: there are no rows")
     require_columns(columns, found, where)
@@ -48,7 +48,7 @@ def checked(
     kinds: dict[str, str] = {}  # of labels, by column
 
     def bad_rows(batch: dict[str, list[Any]], start: int) -> dict[int, str]:
-        """What is wrong with the bad rows of a batch, by their places in it; its first row is number ``start``."""
+        """The faults of the bad rows of a batch, by their places in it; its first row is number ``start``."""
         bad = {}
         for place, values in enumerate(zip(*(batch[column] for column in columns), strict=True)):
             for (column, name), value in zip(columns.items(), values, strict=True):
@@ -74,7 +74,7 @@ def checked(
         return good
 
     is_stream = isinstance(rows, datasets.IterableDataset)
-    if skip or not (is_stream and streaming):  # a stream that stays one is checked as it is read
+    if skip or not (is_stream and streaming):  # a stream that stays a stream is checked as it is read
         bad: dict[int, str] = {}
         number = 0
         for batch in rows.iter(1000):
@@ -111,7 +111,7 @@ def _kind(label: Any) -> str:
 
 
 def _fault(value: Any, is_label: bool) -> str | None:
-    """What is wrong with a value."""
+    """The fault of a value; None if it has none."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "is empty"
     if isinstance(value, str):
@@ -127,7 +127,7 @@ def _fault(value: Any, is_label: bool) -> str | None:
 
 
 def report_skipped(bad: dict[int, str], number: int, where: str) -> None:
-    """Report how many rows were skipped, and why the first was.
+    """Report the number of rows that were skipped, and the fault of the first.
 
     Raises:
         SourceError: none is left.

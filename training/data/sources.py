@@ -36,31 +36,31 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
 SPLITS = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-# What a folder of a dataset may hold beside its rows, by the names that the datasets library gives it.
+# Other files that a folder of a dataset may have, by the names that the datasets library gives them.
 NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json"}
 
 
 @strict
 @dataclass(kw_only=True)
 class Source:
-    """Where rows come from. A task adds a key ``NAME_column`` for each of its columns.
+    """A source of rows. A task adds a key ``NAME_column`` for each of its columns.
 
     Attributes:
         path: a file that ends in .csv, .tsv, .jsonl, .json or .parquet (the first four also in .gz); a folder of such
             files, all of one kind; a folder written by ``save_to_disk``; or else a dataset of the Hub, as owner/name.
             All files of a folder are read. The word "train", "validation" or "test" in the name of a file, or of the
-            folder that it is in, says to which split it belongs. With ``separator`` a file of any other name, and a
-            folder's .txt files, are tables too.
+            folder that it is in, decides its split. With ``separator``, files of any other name, and a folder's .txt
+            files, are tables, too.
         subset: the subset of a dataset of the Hub that has several.
         streaming: read the training rows again in every epoch instead of holding them in memory. The other splits are
             held in memory.
-        columns: names for all columns of a table of text (such as csv) that has no header: its first line is a row.
+        columns: names for all columns of a table of text (such as csv) without a header: its first line is a row.
         separator: the character between columns of a table of text; "tab" for a tab. None: a comma in .csv, a tab in
             .tsv.
         quoting: True: quotation marks enclose cells; False: they are text. None: in csv they enclose cells, and
             the file must be valid csv. If tabs separate cells, the content of the file decides (see
             ``text_files.has_quotes``); a file that can be read both ways raises an error.
-        encoding: of tables and files of text, by its name in Python: "utf-8", "utf-16", "cp1252".
+        encoding: the encoding of tables and files of text, by its name in Python: "utf-8", "utf-16", "cp1252".
         skip_bad_rows: skip rows that lack a value or have one of another type, and report how many. False raises
             an error for the first such row.
     """
@@ -107,18 +107,18 @@ def read_rows(
     """The splits of a source: "train", and "validation" and "test" if it has them (also called valid, val, dev).
 
     Every row has the columns ``names``. A column holds text; a column of ``labels`` holds text or whole numbers. The
-    key ``NAME_column`` of the source says what the source calls a column. In rows with a dict of languages in a column
+    key ``NAME_column`` of the source has the source's name for a column. In rows with a dict of languages in a column
     "translation" it is a language. In csv files everything is text, also words like "null" and "NA". Splits of other
     names are left out.
 
-    With ``only``, the name of a split, no training split is needed, and data without splits belongs to this split.
+    With ``only``, the name of a split, no training split is needed, and data without splits counts as this split.
 
     Raises:
-        FileNotFoundError: nothing is at the path, here or on the Hub.
+        FileNotFoundError: the path does not exist, here or on the Hub.
         SourceError: a ValueError: a column is missing, a row lacks a value or has one of another type, a file is
             empty, is in another encoding or cannot be read, a folder mixes kinds of files, or files with and without a
-            split name, or there is no training split. Rows of a stream are checked as they are read: put ``readable``
-            around that.
+            split name, or there is no training split. Rows of a stream are checked as they are read: read them inside
+            ``readable``.
     """
     columns = {getattr(source, f"{name}_column"): name for name in names}
     if len(columns) < len(names):
@@ -147,7 +147,7 @@ def read_rows(
 
 
 def as_only(splits: dict[str, Any], only: str | None) -> dict[str, Any]:
-    """The splits of data that is read for the split ``only``: data without splits belongs to it as a whole."""
+    """The splits of data that is read for the split ``only``: data without splits counts as this split."""
     return {only: splits["train"]} if only is not None and splits.keys() == {"train"} else splits
 
 
@@ -155,7 +155,7 @@ def rows_of_files(path: str, splits: dict[str, dict[str, list[str]]], only: str 
     """The columns that files hold, as rows.
 
     Raises:
-        SourceError: no file is of the training split, nor of the split ``only``.
+        SourceError: no file belongs to the training split, or to the split ``only``.
     """
     splits = as_only(splits, only)
     if "train" not in splits and only not in splits:
@@ -169,7 +169,7 @@ def readable(path: str) -> Iterator[None]:
     unsound = (
         *(datasets.exceptions.DatasetGenerationError, pa.ArrowException, gzip.BadGzipFile, zlib.error, EOFError),
         csv.Error,
-        *(ValueError, TypeError, AttributeError, KeyError),  # the json reader meets a list where it wants a row
+        *(ValueError, TypeError, AttributeError, KeyError),  # the json reader finds a list in place of a row
     )
     try:
         yield
@@ -204,7 +204,7 @@ def is_hub_id(path: str) -> bool:
 
 
 def _open(source: Source, columns: dict[str, str]) -> tuple[dict[str, Rows], dict[str, Any]]:
-    """All splits, with all columns, and the types of columns that rows of JSON do not have themselves."""
+    """All splits, with all columns, and the types of columns, which rows of JSON lack."""
     path = Path(source.path)
     if not source.path:
         raise SourceError("task.data.path is empty; name a file, a folder or a dataset of the Hub")
@@ -239,7 +239,7 @@ def _open(source: Source, columns: dict[str, str]) -> tuple[dict[str, Rows], dic
                 str(split): json_stream(list(files), columns)
                 for split, files in (builder.config.data_files or {}).items()
             }
-            return streams, builder.info.features or {}  # which a README of the Hub may declare
+            return streams, builder.info.features or {}  # a README of the Hub may declare them
     except (FileNotFoundError, ConnectionError) as error:
         if is_local:
             raise
@@ -258,7 +258,7 @@ def _open(source: Source, columns: dict[str, str]) -> tuple[dict[str, Rows], dic
 def _counted(is_counted: bool) -> Iterator[None]:
     """Whether the datasets library may tell its server that its reader was used.
 
-    It would for every local file, too: nobody asked for it, and without a network it waits for seconds.
+    It would do so for every local file, too, and without a network it waits for seconds.
     """
     before = datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = before and is_counted
@@ -283,7 +283,7 @@ def _files(path: Path, separator: str) -> dict[str, Any]:
     kind, options = _reader(next(iter(files)).name, separator) or ("", {})
     data_files: dict[str, list[str]] = {}
     for file, split in files.items():
-        data_files.setdefault(split, []).append(glob.escape(str(file)))  # the library takes a path for a pattern
+        data_files.setdefault(split, []).append(glob.escape(str(file)))  # the library takes a path as a pattern
     return {"path": kind, "data_files": data_files, **options}
 
 
@@ -314,7 +314,7 @@ def visible_files(folder: Path) -> list[Path]:
 
 
 def with_splits(folder: Path, names: list[Path]) -> dict[Path, str]:
-    """Each file of a folder with its split: a word in its name, or in the name of a folder below, says which.
+    """Each file of a folder with its split, which a word in its name, or in the name of a folder below, decides.
 
     If no file has such a word, all are for training.
 
@@ -343,14 +343,14 @@ def text_files(path: Path) -> dict[Path, str]:
 
 
 def refuse_table_keys(source: Source, reason: str) -> None:
-    """Raise a SourceError if the source sets a key that only tables of text can have; ``reason`` says what it is."""
+    """Raise a SourceError if the source sets a key of tables of text; ``reason`` is the end of a sentence about it."""
     for key in ("columns", "separator", "quoting"):
         if getattr(source, key) is not None:
             raise SourceError(f"task.data.{key} is for tables of text, such as csv, and {source.path} {reason}")
 
 
 def refuse_row_keys(source: Source, reason: str) -> None:
-    """Raise a SourceError if the source sets a key that only rows can have; ``reason`` says what it is."""
+    """Raise a SourceError if the source sets a key of rows; ``reason`` is the end of a sentence about it."""
     refuse_table_keys(source, reason)
     if source.subset is not None or source.streaming:
         raise SourceError(f"{source.path} {reason} and is read whole: leave out subset and streaming in task.data")
@@ -375,11 +375,11 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
         if start == GZIP and not file.name.lower().endswith(".gz"):
             raise SourceError(f"{file} is compressed with gzip; rename it to end in .gz")
         if is_csv:
-            next(lines(file, source.encoding), "")  # an error if it is no text
+            next(lines(file, source.encoding), "")  # an error if it is not text
     if not is_csv:
         _require_same_types([file for file in local if file.suffix.lower() == ".parquet"], columns)
         return {}
-    if not local:  # on the Hub, where the header comes with the data
+    if not local:  # files of the Hub, whose header comes with the data
         return {"keep_default_na": False, "converters": dict.fromkeys(columns, str)}
     quoting = _quoting(local, source, config.sep)
     options: dict[str, Any] = {"quoting": csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE, "encoding": source.encoding}
@@ -394,7 +394,7 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
 
 
 def _require_same_types(files: list[Path], columns: dict[str, str]) -> None:
-    """Raise a SourceError if a column is text in one file and not in another: the library would make text of both."""
+    """Raise a SourceError if a column is text in one file and not in another: the library would convert it to text."""
     seen: dict[tuple[str, bool], tuple[Path, pa.DataType]] = {}
     for file in files:
         for field in pq.read_schema(file):
@@ -423,7 +423,7 @@ def _quoting(files: list[Path], source: Source, separator: str) -> bool:
 
 
 def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
-    """Rows with a column for each language, if the texts are in a column "translation" that holds dicts."""
+    """Rows with a column for each language, if the texts are in a column "translation" of dicts."""
     if rows.column_names is not None and TRANSLATION not in rows.column_names:
         return rows  # reading a row of a stream would leave its file open
     first: dict[str, Any] = next(iter(rows), {})

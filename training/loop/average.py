@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
 def average(folders: list[Path], output: Path) -> None:
     """Write a checkpoint with the mean of the weights of ``folders``. Everything else is copied from the last folder.
 
-    Card and pictures are left out: they describe the last folder's weights.
+    Card and pictures are not copied: they describe the last folder's weights.
 
     Raises:
         ValueError: ``output`` exists; the last checkpoint's model is not one of attnzoo's; or the checkpoints have
@@ -78,7 +78,7 @@ def average(folders: list[Path], output: Path) -> None:
         OSError: a checkpoint cannot be read, or ``output`` cannot be written.
     """
     if output.exists():
-        raise ValueError(f"{output} is there already; choose another --output")
+        raise ValueError(f"{output} exists; choose another --output")
     (architecture,) = AutoConfig.from_pretrained(folders[-1], trust_remote_code=False).architectures
     model_class = getattr(attnzoo, architecture, None)
     if model_class is None:
@@ -106,7 +106,7 @@ def average(folders: list[Path], output: Path) -> None:
 
 
 def _tokenizer(folder: Path) -> dict[str, Any]:
-    """What gives each row of the embeddings its word, if there is a tokenizer; not the padding of its last call."""
+    """The tokenizer's vocabulary and rules, if there is a tokenizer, without the padding of its last call."""
     path = folder / "tokenizer.json"
     whole = read_mapping(path) if path.is_file() else {}
     return {name: value for name, value in whole.items() if name not in ("padding", "truncation")}

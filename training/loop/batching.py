@@ -44,7 +44,7 @@ class LengthBatches:
         self.epoch = self.skipped = 0
 
     def start_at(self, epoch: int, skipped: int = 0) -> None:
-        """Choose the order: epoch n has the same one in every run, and begins after the ``skipped`` first batches."""
+        """Choose the order, which is the same for epoch n in every run, and skip the first ``skipped`` batches."""
         self.epoch, self.skipped = epoch, skipped
 
     def _random(self) -> np.random.Generator:
@@ -61,11 +61,11 @@ class LengthBatchSampler(LengthBatches):
 
     Args:
         lengths: (source, target) length of every row
-        batch_tokens: the most tokens in a batch
-        seed: of the order, together with the number of the epoch
+        batch_tokens: the largest number of tokens in a batch
+        seed: chooses the order, together with the number of the epoch
         multiple_of: drop batches at the end of an epoch so that a multiple of this is left. If it is the number of
             processes times the accumulation steps, no optimiser step spans two epochs and no process waits.
-        describe: what a message calls the row of a number
+        describe: the name of a row in messages, by its number
 
     Raises:
         ValueError: there are no rows, too few for ``multiple_of`` batches, or a row is longer than ``batch_tokens``.
@@ -112,15 +112,15 @@ class LengthBatchStream(LengthBatches):
 
     Args:
         examples: ``input_ids`` and ``labels``
-        batch_tokens: the most tokens in a batch
-        seed: of the order, together with the number of the epoch
+        batch_tokens: the largest number of tokens in a batch
+        seed: chooses the order, together with the number of the epoch
         multiple_of: as for ``LengthBatchSampler``
-        describe: what a message calls an example
+        describe: the name of an example in messages
         longest: the longest example as a message shows it, and its number of tokens, if known; it is checked at once
 
     Raises:
-        ValueError: the longest example has more than ``batch_tokens`` tokens. Or while it is read: there are no
-            examples, too few for ``multiple_of`` batches, or one is longer than ``batch_tokens``.
+        ValueError: the longest example has more than ``batch_tokens`` tokens. While it is read: there are no examples,
+            too few for ``multiple_of`` batches, or one is longer than ``batch_tokens``.
     """
 
     SHUFFLED = 10_000

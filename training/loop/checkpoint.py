@@ -38,7 +38,7 @@ REQUIRED = ("model.safetensors", "optimizer.safetensors", "state.json")
 def replacing(folder: Path) -> Iterator[Path]:
     """A new folder to write into; it replaces ``folder`` when the block ends without an error.
 
-    After a kill, ``folder`` is the old one or the new one, or :func:`recover` finds it under another name.
+    If the process is killed, ``folder`` is the old one or the new one, or :func:`recover` finds it under another name.
 
     Raises:
         OSError: something could not be written; ``folder`` is unchanged.
@@ -99,8 +99,8 @@ def require_model(folder: Path) -> None:
     """Raise an error unless ``folder`` holds a model and a tokenizer; Transformers would ask the Hub.
 
     Raises:
-        FileNotFoundError: it does not.
-        ValueError: it is an exported model, an adapter, one that needs code of its own, or a file is damaged.
+        FileNotFoundError: one of them is missing.
+        ValueError: the model is exported, an adapter, or needs code of its own, or a file is damaged.
     """
     if (folder / EXPORT).is_file():
         raise ValueError(f"{folder} is an exported model; give the model that it was exported from")
@@ -109,13 +109,13 @@ def require_model(folder: Path) -> None:
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
             raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; {remedy}")
-    read_mapping(folder / "config.json")  # so that the error of a damaged file is ours
+    read_mapping(folder / "config.json")  # so that a damaged file raises our error
     require_no_code(str(folder), str(folder))
     require_readable(folder)
 
 
 def checkpoint_folder(output: Path, step: int) -> Path:
-    """Where the checkpoint of a step belongs."""
+    """The folder for the checkpoint of a step."""
     return output / "checkpoints" / f"step-{step:08d}"
 
 
@@ -233,7 +233,7 @@ def _sync(folder: Path) -> None:
 
 def _sync_entry(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
-    if path.is_dir() and os.name == "nt":  # Windows has no handles of folders
+    if path.is_dir() and os.name == "nt":  # Windows cannot open folders
         return
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -14,7 +14,7 @@ from .starting import trained_model
 
 
 class Teachers:
-    r"""Trained models, whose mean distribution q the student p learns beside the labels y.
+    r"""Trained models. The student p learns their mean distribution q in addition to the labels y.
 
     .. math:: L = (1 - \lambda) L_y - \frac{\lambda}{N} \sum_t \sum_w q(w \mid y_{<t}, x) \log p(w \mid y_{<t}, x)
 
@@ -25,18 +25,18 @@ class Teachers:
 
     Args:
         folders: checkpoint folders, or names of shipped models
-        share: of the teachers in the loss, between 0 and 1
+        share: the share of the teachers in the loss, between 0 and 1
         auto_class: the Auto class of the task's models
-        tokenizer: of the student
+        tokenizer: the tokenizer of the student
         student: a new model, for its outputs
-        device: for the teachers
+        device: the device of the teachers
 
     Raises:
         FileNotFoundError: a folder has no model.
         ValueError: the tokens or classes of a teacher are not those of the student.
     """
 
-    options: dict[str, Any] = {}  # with the logits
+    options: dict[str, Any] = {}  # the default has the logits
     columns: tuple[str, ...] = ()
 
     def __init__(

@@ -45,18 +45,18 @@ class GuidedAlignment:
 
     The file has a line for each training example, in their order and in Pharaoh format. Its links are between words, as
     :func:`attnzoo.aligning.align_both_ways` returns them: words are separated by white space. For a task of letters and
-    phonemes they are between these. Every token of a word gets the links of the word. Where a source is cut to the
-    tokenizer's greatest length, the links of the rest are left out.
+    phonemes they are between letters and phonemes. Every token of a word gets the links of the word. If a source is cut
+    to the tokenizer's greatest length, the links of the rest are left out.
 
     Args:
         path: the file
-        weight: what the loss of the head is multiplied with
+        weight: the factor of the head's loss
         layer: the layer of the head in the decoder; negative numbers count from the end. An RNN has one layer
         head: the number of the head, from 0. An RNN has one head
         shift: 0: the step that predicts a token learns its links; 1: the step that reads it
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
 
     options: dict[str, Any] = {"output_attentions": True}
@@ -92,7 +92,7 @@ class GuidedAlignment:
             zip(given, task.words_of_tokens(examples, tokenizer), examples["input_ids"], strict=True), start=1
         ):
             is_cut = len(ids) < len(sides[0])
-            read = len(ids) - is_cut  # a source that is cut has its end token in place of a word
+            read = len(ids) - is_cut  # in a source that is cut, the end token takes the place of a word
             places = [places_of_words(side) for side in sides]
             found = []
             for link in sorted(sure):

@@ -27,9 +27,9 @@ class LossTerm(Protocol):
         """The term of one batch, a scalar.
 
         Args:
-            outputs: of the model, for the batch
-            batch: what the model got, and the term's ``columns``
-            num_labels: number of labels of the optimiser step, over all its batches and processes
+            outputs: the model's outputs for the batch
+            batch: the model's inputs, and the term's ``columns``
+            num_labels: the number of labels of the optimiser step, over all its batches and processes
         """
 
 
@@ -58,11 +58,11 @@ def total_loss(
     """Call the model and return the sum of the terms, a scalar.
 
     Args:
-        model: as Accelerate prepared it
+        model: the model as Accelerate prepared it
         batch: with the columns of all terms
-        num_labels: number of labels of the optimiser step, over all its batches and processes
+        num_labels: the number of labels of the optimiser step, over all its batches and processes
         smoothing: the label smoothing of the model's own loss
-        terms: at least one
+        terms: one term or several
         autocast: the context in which the terms are computed
     """
     inputs = {name: value for name, value in batch.items() if not any(name in term.columns for term in terms)}

@@ -29,7 +29,7 @@ class Clock:
         self.settings = settings
         self.steps = 0
         self._started = self._logged = time.perf_counter()
-        self._paused: float | None = None  # since then
+        self._paused: float | None = None  # the time when a pause began
 
     def minutes(self) -> float:
         return (time.perf_counter() - self._started) / 60

@@ -24,12 +24,12 @@ from attnzoo.json_files import read_mapping
 from ..recipe import Recipe, load_recipe, save_recipe
 from .checkpoint import MANIFEST, REPOSITORY, checkpoints, newest_sound_checkpoint, require_room, write_atomically
 
-# What a new run replaces, in the order in which it is deleted: without run.json no run counts as finished.
-# In checkpoints/ it has only those hidden names that a kill leaves.
+# What a new run replaces, in the order of deletion: without run.json a run does not count as finished. In checkpoints/
+# these are also the hidden names that a killed process leaves.
 RUN = ["run.json", "log.jsonl", "best/*", "last/*", "tensorboard/*"]
 RUN += [f"{parent}/{name}" for parent in ("checkpoints", "evaluated/checkpoints") for name in ("[!.]*", ".step-*")]
 RUN += [".best.old", ".last.old", *(f".{name}.new" for name in ("best", "last", "run.json", "log.jsonl"))]
-# The names that a training writes there; the pickles are of older versions.
+# The names that a training writes there; older versions wrote the pickles.
 _FILES = "|".join(map(re.escape, sorted({*REPOSITORY, MANIFEST, "state.json"}))) + r"|(optimizer|average)\.safetensors"
 _FILES += r"|optimizer\.bin|(custom_checkpoint|random_states)_\d+\.pkl"
 _FILES += r"|\.DS_Store|Thumbs\.db|desktop\.ini"  # file managers write them into every folder that they show
@@ -62,7 +62,7 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         if is_finished:
             state = "a finished run"
         elif checkpoints(output):
-            state, remedy = "a run that can go on", "--resume goes on, "
+            state, remedy = "an unfinished run", "--resume continues it, "
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite deletes it, or choose another --output")
     if not (resume or overwrite) and _is_other(output / "recipe.yaml", recipe):
         raise ValueError(f"{output} holds another recipe.yaml; --overwrite replaces it, or choose another --output")
@@ -90,7 +90,7 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
 
 
 def contents(output: Path) -> list[Path]:
-    """What a run has written into the folder: its files, and what is in its folders."""
+    """All that a run has written into the folder: its files, and the contents of its folders."""
     return [path for pattern in RUN for path in output.glob(pattern)]
 
 
@@ -107,10 +107,10 @@ def start_output(output: Path, recipe: Recipe, replaced: list[Path]) -> None:
 
 
 def _is_other(file: Path, recipe: Recipe) -> bool:
-    """Whether there is a recipe in this place that is not the same; the same one may have comments of its owner."""
+    """Whether the file has another recipe. The same recipe may have other comments."""
     try:
         return file.is_file() and bool(differences(load_recipe(file), recipe))
-    except ValueError:  # it is damaged, or no recipe
+    except ValueError:  # it is damaged, or not a recipe
         return True
 
 
@@ -155,10 +155,10 @@ def write_row(path: Path, row: dict[str, Any]) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """What ``run.json`` in ``folder`` holds.
+    """The content of ``run.json`` in ``folder``.
 
     Raises:
-        OSError, ValueError: it cannot be read, or does not hold what a training writes.
+        OSError, ValueError: it cannot be read, or is not what a training writes.
     """
     try:
         return read_mapping(folder / "run.json")
@@ -167,7 +167,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any]:
-    """What ``run.json`` says about how a run was made."""
+    """The entries of ``run.json`` about the conditions of a run."""
     return {
         "seed": seed,
         "git_commit": _git_commit(),
@@ -184,7 +184,7 @@ def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any
 def _git_commit() -> str | None:
     """The commit of this code's checkout, with "-dirty" if files have changed; None if the code is installed.
 
-    A virtual environment may lie inside a repository of the user. The commit of that repository is not returned.
+    A virtual environment may be inside a repository of the user. The commit of that repository is not returned.
     """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():

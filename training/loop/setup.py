@@ -1,4 +1,4 @@
-"""What a training needs before its first step: :func:`setup` makes a :class:`Run`."""
+"""Everything before the first step of a training: :func:`setup` makes a :class:`Run`."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ from .threads import take_free_processors
 from .training_state import TrainingState, processes_and_batches
 
 PREPARING = timedelta(hours=4)  # for which the processes may wait for one that reads and encodes the data
-LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has no limit of its own
+LONGEST = 512  # tokens to which a tokenizer truncates, on request, if the model has no limit of its own
 
 T = TypeVar("T")
 
@@ -46,15 +46,15 @@ class Run:
 
     Attributes:
         recipe, task, output: the arguments of :func:`setup`.
-        tokenizer: of the task, or of the model that the training starts from.
+        tokenizer: that of the task, or of the model that the training starts from.
         accelerator: the processes and the precision.
         accumulation_steps: the batches of an optimiser step that each process takes. A run that is resumed by another
             number of processes takes another number, so that a step has as many batches in all as before.
-        model: as Accelerate prepared it; ``state.model`` is the model in it.
-        terms: of the loss.
-        state: what a checkpoint holds: model, optimiser, moving average, clock, batches, best evaluation, sums.
+        model: the model as Accelerate prepared it; ``state.model`` is the model inside.
+        terms: the terms of the loss.
+        state: the content of a checkpoint: model, optimiser, moving average, clock, batches, best evaluation, sums.
         replaced: files and folders of an earlier run, to be deleted at the first step.
-        description: what ``run.json`` says about how the run was made.
+        description: the entries of ``run.json`` about the conditions of the run.
     """
 
     recipe: Recipe
@@ -96,14 +96,14 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
     replaced = [] if resume else contents(output)
     if accelerator.is_main_process:
         require_room(output, _room_needed(task, config, settings, is_averaged) - size_of(replaced))
-    model = task.auto_class.from_config(config)  # the same on every process; when sharded, each keeps a part
+    model = task.auto_class.from_config(config)  # the same on every process; if it is sharded, each keeps a part
     longest = getattr(config, "max_position_embeddings", LONGEST)
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
     task.prepare(model, tokenizer)
     if start is not None:
         start.copy_weights(model)
     if accelerator.process_index:
-        set_seed(settings.seed, device_specific=True)  # otherwise all processes drop the same units
+        set_seed(settings.seed, device_specific=True)  # otherwise dropout would be the same on all processes
 
     collate, guides = task.collator(tokenizer, model), []
     with _main_process_first(accelerator):
@@ -135,7 +135,7 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
         f"{settings.batch_tokens:,} tokens a batch at most; "
         f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {precision}, "
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
-        + (f"; going on after step {clock.steps}" if resume else "")
+        + (f"; continuing after step {clock.steps}" if resume else "")
     )
     description = describe_run(settings.seed, precision, accelerator.num_processes)
     made = accelerator, accumulation_steps, model, terms, state
@@ -235,7 +235,7 @@ def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint
         )
     if written_by != processes:
         accelerator.print(
-            f"{written_by} process(es) wrote {checkpoint.name}, and {processes} go on with it: a step keeps its "
+            f"{written_by} process(es) wrote {checkpoint.name}, and {processes} continue: a step keeps its "
             f"{batches} batches, {batches // processes} a process. Dropout draws other random numbers from here"
         )
     return batches // processes
@@ -244,7 +244,7 @@ def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint
 def _start_and_tokenizer(
     settings: Training, task: Task, checkpoint: Path | None, accelerator: Accelerator
 ) -> tuple[Start | None, PreTrainedTokenizerBase]:
-    """The model whose weights are still to be copied, if any, and the tokenizer."""
+    """The model whose weights must still be copied, if any, and the tokenizer."""
     if settings.start_from is None:
         return None, _made_once(task.make_tokenizer, accelerator)
     if checkpoint is not None and (checkpoint / "tokenizer.json").is_file():
@@ -254,12 +254,12 @@ def _start_and_tokenizer(
 
 
 def _room_needed(task: Task, config: PreTrainedConfig, settings: Training, is_averaged: bool) -> int:
-    """Bytes: the checkpoints with weights, two moments and a moving average, and the Hub repositories."""
+    """The bytes of the checkpoints, with weights, two moments and a moving average, and of the Hub repositories."""
     with torch.device("meta"):  # sizes only: the model may not fit in memory
         model: PreTrainedModel = task.auto_class.from_config(config)
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     in_checkpoint = 3 + is_averaged
-    repositories = 3 + settings.keep_evaluated  # best, last, and the one being written
+    repositories = 3 + settings.keep_evaluated  # best, last, and the one that is being written
     return weights * (in_checkpoint * (settings.keep_checkpoints + 1) + repositories)
 
 
@@ -300,7 +300,7 @@ def _batches(
 
 
 def _start_tracker(settings: Training, output: Path, accelerator: Accelerator) -> None:
-    project = settings.tracker if settings.tracker == "tensorboard" else "attnzoo"  # of tensorboard it is a folder
+    project = settings.tracker if settings.tracker == "tensorboard" else "attnzoo"  # for tensorboard it is a folder
     chosen = {key: value for key, value in vars(settings).items() if isinstance(value, bool | int | float | str)}
     names = {tracker: {"name": output.name} for tracker in ("trackio", "wandb")}
     accelerator.init_trackers(project, chosen, init_kwargs=names)

@@ -1,4 +1,4 @@
-"""A training that starts from a trained model: with its tokenizer and its weights."""
+"""Start a training from a trained model, with its tokenizer and its weights."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..tasks.base import Task
 
 
 def trained_model(key: str, folder: str) -> str:
-    """The folder of a trained model: this folder, or that of the shipped model of this name.
+    """The folder of a trained model: this folder, or that of the shipped model with this name.
 
     Raises:
         FileNotFoundError: there is no model; the message has the key of ``training`` that names it.
@@ -33,7 +33,7 @@ class Start:
 
     Args:
         folder: a checkpoint folder, or the name of a shipped model
-        task: what is learned
+        task: the task of the training
 
     Raises:
         FileNotFoundError: the folder has no model.
@@ -46,12 +46,12 @@ class Start:
             raise ValueError("training.start_from brings the embeddings of its model; leave task.data.word_vectors out")
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Its tokenizer; a tokenizer made from the new data would give the words other rows of the embeddings."""
+        """The model's tokenizer. One made from the new data would give the words other rows of the embeddings."""
         return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
     @torch.no_grad()
     def copy_weights(self, model: PreTrainedModel) -> None:
-        """Give a new model the trained weights.
+        """Copy the trained weights into a new model.
 
         Raises:
             ValueError: the new model computes something else, or has other labels; the message has the fields of the
@@ -73,7 +73,7 @@ class Start:
 
 
 def _describing(config: PreTrainedConfig) -> dict[str, Any]:
-    """The fields of a config that say what a model computes, with its labels; not how it is trained or was saved."""
+    """The fields of a config that decide what a model computes, and its labels; not those of training and saving."""
     free = re.compile(
         r"_name_or_path|architectures|dtype|transformers_version|problem_type|auto_map|custom_pipelines|"
         r".*dropout|penalty_.*|confidence_.*|.*_range|teacher_forcing_ratio|coverage_loss_coefficient"

@@ -1,4 +1,4 @@
-"""How many threads a training takes beside other programs."""
+"""The number of threads of a training, depending on other programs."""
 
 import math
 import os
@@ -13,8 +13,8 @@ STATISTICS = Path("/proc/stat")  # of Linux; elsewhere the average load of the l
 def take_free_processors() -> None:
     """Let torch use as many threads as processors are free, at least one; OMP_NUM_THREADS, if set, decides instead.
 
-    torch takes a thread for every processor. Its threads wait for each other at every product, so a training beside
-    other programs is several times slower with a thread too many than with one too few.
+    torch takes a thread for every processor. Its threads wait for each other at every product. So if other programs
+    run, one thread too many makes a training several times slower than one too few.
     """
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(min(torch.get_num_threads(), free_processors()))
@@ -32,7 +32,7 @@ def free_processors(seconds: float = 0.5) -> int:
 
 
 def _idle_seconds() -> float | None:
-    """Seconds that all processors together were idle since the machine started; None where nothing tells."""
+    """Seconds that all processors together were idle since the machine started; None if the system reports nothing."""
     try:
         first, *_ = STATISTICS.read_text().splitlines()
     except OSError:

@@ -34,10 +34,10 @@ from .progress import Batches, Best, Clock, SinceLog
 
 
 def processes_and_batches(folder: Path) -> tuple[int, int]:
-    """How many processes wrote a checkpoint, and how many batches a step of the optimiser has in all.
+    """The number of processes that wrote a checkpoint, and the number of batches in a step of the optimiser.
 
     Raises:
-        ValueError: it is of a version of attnzoo that did not note this.
+        ValueError: it is of a version of attnzoo that did not write these numbers.
     """
     state = read_mapping(folder / "state.json")
     batches = state["batches"].get("batches_per_step")
@@ -50,7 +50,7 @@ def processes_and_batches(folder: Path) -> tuple[int, int]:
 class TrainingState:
     """Everything in a checkpoint. ``model`` is the model without Accelerate's wrapper.
 
-    ``tokenizer`` is one that the task does not make from its data.
+    ``tokenizer`` is that of the model that the training started from, if any: the task cannot make it from its data.
     """
 
     accelerator: Accelerator
@@ -134,7 +134,7 @@ class TrainingState:
         for full_name, value in moments.items():
             name, _, key = full_name.rpartition(".")
             number, parameter = numbered[name]
-            is_count = value.shape != parameter.shape  # of steps
+            is_count = value.shape != parameter.shape  # a count of steps
             state.setdefault(number, {})[key] = value if is_count else _placed(value, parameter)
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
 

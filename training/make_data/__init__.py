@@ -1,1 +1,1 @@
-"""Programs that write data: files to train on, and tables of the package. A command each."""
+"""Programs that write data: files to train on, and tables of the package. Each is a command."""

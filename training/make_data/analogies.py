@@ -1,7 +1,7 @@
 """New words by analogy: known pairs such as "singer" and "singers" show how to say "wallflowers", from "wallflower".
 
-A network may learn a word by heart without learning its parts: it reads "valve" right and "valves" wrong. Words that
-share the stem of a training word teach it that a stem keeps its pronunciation.
+A network may memorise a word without learning its parts: it reads "valve" right and "valves" wrong. From words that
+share the stem of a training word it learns that a stem keeps its pronunciation.
 """
 
 import random
@@ -14,7 +14,7 @@ FEWEST, SHARE = 60, 0.75  # pairs of words behind a rule, and the share of them 
 
 Sounds = tuple[str, ...]
 Ends = tuple[str, str, str]  # the ending of a word, the ending that replaces it, and the last phoneme of the word
-Rules = dict[Ends, tuple[int, Sounds]]  # how many phonemes fall off, and those that follow instead
+Rules = dict[Ends, tuple[int, Sounds]]  # the number of phonemes that are removed, and those that replace them
 
 
 def words_by_analogy(
@@ -23,8 +23,8 @@ def words_by_analogy(
     """At most ``count`` new words with their pronunciations, made from known ones by :func:`rules`.
 
     Args:
-        words: the known words, each with its pronunciations; the first one counts
-        count: how many are wanted
+        words: the known words, each with its pronunciations, of which the first one counts
+        count: the number of words to make
         is_free: whether a word may be made
         chance: chooses among all words that the rules make
     """
@@ -42,7 +42,7 @@ def words_by_analogy(
 
 
 def rules(known: dict[str, Sounds]) -> Rules:
-    """How another ending changes the pronunciation, wherever known words with the same stem agree on it."""
+    """The changes of pronunciation by another ending, for endings where known words with the same stem agree."""
     stems: dict[str, list[str]] = defaultdict(list)
     for word in known:
         for cut in range(max(SHORTEST_STEM, len(word) - LONGEST_ENDING), len(word) + 1):
@@ -66,6 +66,6 @@ def rules(known: dict[str, Sounds]) -> Rules:
 
 
 def _shared(first: Sounds, second: Sounds) -> int:
-    """How many phonemes the two begin with in common."""
+    """The number of phonemes that both begin with."""
     pairs = zip(first, second, strict=False)
     return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))

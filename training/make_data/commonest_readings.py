@@ -21,8 +21,8 @@ from ..commands.exits import exit_on_user_error
 from ..data.homographs import Sentence, distance, is_held_out, read_readings, read_sentences
 from ..loop.checkpoint import write_atomically
 
-# A word has a row if it stands in this many sentences, and one reading has this share of them. Otherwise the order of
-# the dictionary stays: in speech the verbs "use" and "live" are commoner than in Wikipedia.
+# A word has a row if it is in this many sentences, and one reading has this share of them. Otherwise the order of the
+# dictionary stays: in speech the verbs "use" and "live" are commoner than in Wikipedia.
 FEWEST, SHARE = 10, 0.6
 SOURCES = """\
 commonest_readings.tsv: which reading is the commonest was counted in the sentences of WikipediaHomographData
@@ -51,9 +51,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def commonest(sentences: Iterable[Sentence]) -> dict[str, str]:
-    """The commonest reading of every word, and of a word with a capital where that is another one: Polish.
+    """The commonest reading of every word, and of words with a first uppercase letter if it is another one: Polish.
 
-    At the beginning of a sentence every word has a capital. There a reading with a capital must not be contradicted.
+    At the beginning of a sentence every word has an uppercase letter. There a word counts only as evidence against a
+    reading of its uppercase form.
     """
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     first: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -75,8 +76,8 @@ def commonest(sentences: Iterable[Sentence]) -> dict[str, str]:
 def table(readings: Mapping[str, str], pronunciations: Mapping[str, Mapping[str, Phones]]) -> list[list[str]]:
     """A row for every word with a reading: the word and its pronunciation in every dictionary.
 
-    It is the listed one that is the nearest to this reading in comparison with the others. If all that are listed are
-    nearer to another reading, it is the label's pronunciation.
+    It is the listed pronunciation that is nearest to this reading, relative to the other readings. If every listed one
+    is nearer to another reading, it is the label's pronunciation.
     """
     rows = []
     for word, reading in readings.items():

@@ -1,9 +1,9 @@
-r"""The descriptions of Debian's packages: a text of some sentences, and one line that sums it up, the synopsis.
+r"""The descriptions of Debian's packages: a text of some sentences, and a summary of one line, the synopsis.
 
     sudo apt-get update -o Acquire::Languages=en -o Acquire::GzipIndexes=false
     python -m attnzoo.training.make_data.debian data/debian
 
-The first command, on a Debian or a system made from it, downloads lists of all packages. The second writes the rows of
+The first command, on Debian or a system based on it, downloads lists of all packages. The second writes the rows of
 these lists to ``train.parquet``, ``validation.parquet`` and ``test.parquet``, and prints the SHA-256 of each split. The
 lists of another day have other packages.
 """
@@ -32,10 +32,10 @@ COLUMNS = ("package", "description", "synopsis")
 def read_lists(folder: Path = LISTS) -> dict[str, dict[str, list[str]]]:
     """The columns "package", "description" and "synopsis" of every split, from apt's lists.
 
-    Many packages of one program share the first paragraph of their descriptions, "This is a game ...", and say in the
-    second what part of it they have. Only the first package with a paragraph is taken, so that no first paragraph is in
-    two rows, and none in two splits. The SHA-1 of the paragraph in lower case modulo 100 chooses the split: below 4
-    test, below 8 validation, otherwise train.
+    Many packages of one program share the first paragraph of their descriptions, "This is a game ..."; the second one
+    names the part of the program. Only the first package with a paragraph is taken, so that no first paragraph is in
+    two rows or two splits. The SHA-1 of the lowercase paragraph modulo 100 chooses the split: below 4 test, below 8
+    validation, otherwise train.
 
     Raises:
         FileNotFoundError: there are no lists of English descriptions.

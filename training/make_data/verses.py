@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser("python -m attnzoo.training.make_data.verses", "Write the verses of the wheel as files.")
     parser.add_argument("wheel", type=Path, help="bible_alignments-0.4.2-py3-none-any.whl")
-    parser.add_argument("folder", type=Path, help="for the files; not there yet, or empty")
+    parser.add_argument("folder", type=Path, help="the folder for the files; new or empty")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         write_files(options.wheel, options.folder)

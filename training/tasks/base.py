@@ -1,4 +1,4 @@
-"""The protocol of a task: what ``train``, ``evaluate``, ``release`` and ``card`` ask of it.
+"""The protocol of a task, as ``train``, ``evaluate``, ``release`` and ``card`` use it.
 
 A new task is a file with a subclass of :class:`Task`, and a line in ``TASKS`` in ``__init__.py``.
 """
@@ -24,21 +24,21 @@ Batch = dict[str, list[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a model card says about a task and its data. ``card.py`` adds what the run measured.
+    """The texts of a model card about a task and its data. ``card.py`` adds the figures of the run.
 
     Attributes:
         tags: the Hub's tags for the task.
         pipeline_tag: the Hub's task, or None if it has none.
         snippet: Python that uses the model, with the fields ``{folder}`` and ``{example}``.
-        usage: what the model can read.
-        metric_note: how each figure is defined.
+        usage: the inputs that the model accepts.
+        metric_note: the definition of each figure.
         limits: what the model cannot do.
         pictures: files that :meth:`Task.draw` writes, with their captions.
         license: metadata: "license", and for licence "other" also "license_name" and "license_link".
         language: metadata: codes of ISO 639.
-        split_note: where the data comes from and how it is split.
+        split_note: the origin of the data and its splits.
         example: an input, for the snippet.
-        published: figures of others, to compare with.
+        published: published figures, for comparison.
     """
 
     tags: tuple[str, ...]
@@ -66,12 +66,12 @@ print({name}({{example}}{options}))"""
 
 
 class Task(ABC):
-    """What is learned: it reads data, makes the tokenizer, encodes the training examples, predicts and measures.
+    """A task: it reads data, makes the tokenizer, encodes the training examples, predicts and measures.
 
     A subclass sets the attributes without a default and defines the abstract methods. The others have defaults.
 
     Args:
-        data: where the examples come from.
+        data: the source of the examples.
         only: the one split to read (see :func:`attnzoo.training.data.sources.read_rows`).
 
     Attributes:
@@ -80,21 +80,21 @@ class Task(ABC):
         columns: the columns of text in a row.
         rows_called: the word for the rows in messages.
         target: the column that predictions are compared with.
-        metrics: what :meth:`measure` computes.
+        metrics: the classes that :meth:`measure` computes.
         metric_names: the names of the figures to report, by key. Tables have them in this order.
         units: the unit of a figure, by key.
         metric: the key of the figure that chooses the best weights.
         greater_is_better: whether a greater figure of that key is better.
-        num_beams: beams of a released model; None for a task that generates nothing.
+        num_beams: beams of a released model; None for a task without generation.
         known_data: the data sets that the task knows.
         tokenizer_keys: the keys of ``task.data`` that only :meth:`make_tokenizer` reads; a trained model has them.
-        card: what a card says; ``__init__`` adds what is known about the data.
-        name: what messages and cards call the data.
+        card: the texts of a card; ``__init__`` adds those about known data.
+        name: the name of the data in messages and on cards.
         splits: the rows of each split.
         longest: the longest training example as a message shows it, and its number of tokens, if that is known.
 
     Raises:
-        FileNotFoundError: there is no data at the path.
+        FileNotFoundError: the path has no data.
         ValueError: a split is empty, or a file cannot be used (see :func:`attnzoo.training.data.sources.read_rows`).
     """
 
@@ -138,10 +138,10 @@ class Task(ABC):
         return read_rows(self.data, self.columns, only=only)
 
     def divide(self, given: dict[str, Rows], only: str | None) -> tuple[dict[str, Rows], str]:
-        """All splits, and what a card says about how they were made.
+        """All splits, and a card's description of them.
 
-        By default the splits that are given are kept. Validation and test rows that are missing are taken out of the
-        training rows by a hash of the first column.
+        By default given splits are kept. Validation and test rows that are missing are taken out of the training rows
+        by a hash of the first column.
         """
         return complete_splits(given, self.columns, self.data.path, self.rows_called, only)
 
@@ -154,7 +154,7 @@ class Task(ABC):
         """A new tokenizer, from the training rows."""
 
     def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """What a model's config takes from the tokenizer and the data."""
+        """The fields of a model's config that come from the tokenizer and the data."""
         names = [f"{name}_token_id" for name in ("pad", "bos", "eos")]
         ids = {name: number for name in names if (number := getattr(tokenizer, name)) is not None}
         return {"vocab_size": len(tokenizer), **ids}
@@ -203,7 +203,7 @@ class Task(ABC):
         """The predictions for these rows, in their order. The column "number" has their numbers in the split."""
 
     def measure(self, split: str, predictions: list[Any]) -> dict[str, Any]:
-        """The figures of the predictions for a whole split, and under "examples" how many there are."""
+        """The figures of the predictions for a whole split, and their number under "examples"."""
         references = self.splits[split][self.target][:]
         figures: dict[str, Any] = {}
         for metric in self.metrics:

@@ -17,15 +17,15 @@ class BPEDropout:
     """Encodes a text with byte-pair merges left out at random.
 
     Provilkov et al. (2020), "BPE-Dropout: Simple and Effective Subword Regularization", arXiv:1910.13267, section 3,
-    algorithm 1: at every step each possible merge is left out with probability p, and the earliest learned of the
-    others is done; a word is ready when none is left. With p = 0 this is byte-pair encoding, with p = 1 a word is its
-    characters.
+    algorithm 1: at every step each possible merge is left out with probability p, and of the others the one that was
+    learned earliest is done; a word is finished if none is left. With p = 0 this is byte-pair encoding, with p = 1 a
+    word is its characters.
 
     **Differs from the paper**: a word is drawn ``SEGMENTATIONS`` times and a text ``COPIES`` times; the paper draws
     anew in every epoch. All draws depend on the text alone, so they are the same in every run and on every process.
 
     Args:
-        tokenizer: with byte pairs
+        tokenizer: a tokenizer with byte pairs
         dropout: p
 
     Attributes:
@@ -56,7 +56,7 @@ class BPEDropout:
         return examples
 
     def words(self, text: str) -> list[list[list[int]]]:
-        """For every word of a text its segmentations, as ids of subwords."""
+        """The segmentations of every word of a text, as ids of subwords."""
         words = self.backend.pre_tokenizer.pre_tokenize_str(self.backend.normalizer.normalize_str(text))
         return [self.segmentations(word) for word, _ in words]
 

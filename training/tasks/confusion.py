@@ -1,4 +1,4 @@
-"""A picture of the confusion matrix: how often each label is predicted for each other one."""
+"""A picture of the confusion matrix: the number of times that each label is predicted for each true label."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 
 from attnzoo.viewer.style import LIGHT, colour_map, frame
 
-LARGEST_WITH_NUMBERS = 20  # labels; in more, a number has no room in its field
+LARGEST_WITH_NUMBERS = 20  # labels; with more, the numbers do not fit in their fields
 
 
 def draw_confusion_matrix(matrix: np.ndarray, labels: Sequence[str], path: Path) -> None:
@@ -16,7 +16,7 @@ def draw_confusion_matrix(matrix: np.ndarray, labels: Sequence[str], path: Path)
     Shape:
         - matrix: (number of labels, number of labels), of counts
     """
-    from matplotlib.figure import Figure  # takes a second, which no other training should wait for
+    from matplotlib.figure import Figure  # takes a second, so only drawing imports it
 
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     side = 1.6 + 0.9 * min(len(labels), LARGEST_WITH_NUMBERS)

@@ -33,27 +33,27 @@ from .metrics import PhonemeErrorRate, StressErrorRate, WordErrorRate
 from .sequence_to_sequence import ALIGNMENT, PICTURES, SNIPPET, SequenceToSequence, generate_texts
 
 STRESS_NOTE = (
-    " Stress errors: words whose phonemes are right and whose stress is wrong; PER and WER without stress count none. "
+    " Stress errors: words with the right phonemes and the wrong stress; PER and WER without stress ignore it. "
     "The 95 % confidence intervals over words in `run.json` are by bootstrap."
 )
-MAX_UNDIVIDED = 0.05  # of the training words: the share of pronunciations without spaces that is only reported
-MAX_PHONEMES = 64  # of a generated pronunciation, unless the data has longer ones
+MAX_UNDIVIDED = 0.05  # of the training words: up to this share of pronunciations without spaces is only reported
+MAX_PHONEMES = 64  # in a generated pronunciation, unless the data has longer ones
 
 
 @dataclass
 class _Words:
-    """What one pass over the data finds.
+    """The words of the data and their statistics, collected in one pass.
 
     Attributes:
         splits: the words of every split with their pronunciations; a streamed training split is left out
-        letters: of the training words
-        accents: the tokens that training words begin with
-        phonemes: of their pronunciations
-        separated: the phonemes of training words with several
-        alone: the training words with only one, by this phoneme; words of one letter are left out
+        letters: the letters of the training words
+        accents: the accents' tokens at the beginning of training words
+        phonemes: the phonemes of their pronunciations
+        separated: the phonemes of training words with several phonemes
+        alone: the training words with only one phoneme, by this phoneme; words of one letter are left out
         longest: the longest training example, as a message shows it, and its tokens on its longer side
         shared: words that are in two splits, by the held-out split and the other one
-        streamed: how many training entries of a stream there are
+        streamed: the number of training entries of a stream
     """
 
     splits: dict[str, dict[str, list[str]]] = field(default_factory=lambda: {"train": {}, "validation": {}, "test": {}})
@@ -89,12 +89,12 @@ class _Words:
             known.append(pronunciation)
 
     def undivided(self) -> list[str]:
-        """The training words whose only phoneme is made of those of other words: "kæt" of k, æ and t."""
+        """The training words whose only phoneme consists of those of other words: "kæt" of k, æ and t."""
         return [word for phoneme, word in self.alone.items() if _is_made_of(phoneme, self.separated)]
 
 
 def _is_made_of(text: str, parts: set[str]) -> bool:
-    """Whether a text is a sequence of two or more parts."""
+    """Whether a text is a sequence of two or more of these parts."""
     longest = max(map(len, parts), default=0)
     ends = {0}
     for end in range(1, len(text) + 1):
@@ -109,15 +109,15 @@ class GraphemeToPhoneme(SequenceToSequence):
     Words and phonemes may be in any script. From CMUdict and misaki it takes the words of two or more letters
     or apostrophes, from the CMU dictionary without stress. The split is the SHA-1 of the word, or of the name of its
     lemma family (``task.data.split_by``), modulo 100: below 10 test, below 12 validation, the rest train. Data with a
-    validation or test split of its own keeps it, and only what it lacks is taken out of its training split. Rows of a
+    validation or test split of its own keeps it; only missing splits are taken out of its training split. Rows of a
     split "extra" are for training, but those of held-out words or families are left out.
 
-    A word may begin with a token in brackets, the accent: "⟦us⟧tomato". The accents of a word are on one side.
+    A word may begin with a token in brackets, the accent: "⟦us⟧tomato". All accents of a word are in one split.
 
-    Figures are given for all words, and where the held-out words are of several accents or of names and other words,
-    for each of these groups. A name is a word that the known data never writes in lower case. Where phonemes have
-    stress, there are stress errors, and PER and WER without stress. "KEY_low" and "KEY_high" are the bounds of a
-    figure's 95 % confidence interval over words.
+    There are figures for all words and, if the held-out words have several accents, or names and other words, for each
+    of these groups. A name is a word that the known data never writes in lowercase. If phonemes have stress, there are
+    stress errors, and PER and WER without stress. "KEY_low" and "KEY_high" are the bounds of a figure's 95 % confidence
+    interval over words.
 
     A row is a word with all its pronunciations. Only in a streamed training split it is one entry of the data, with one
     pronunciation.
@@ -131,7 +131,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     columns = ["word", "pronunciations"]
     rows_called = "words"
     target = "pronunciations"
-    metrics = (PhonemeErrorRate, WordErrorRate, StressErrorRate)  # the last where phonemes have stress
+    metrics = (PhonemeErrorRate, WordErrorRate, StressErrorRate)  # the last one if phonemes have stress
     metric = "per"
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
@@ -161,7 +161,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         )
 
     def _names_of_figures(self) -> dict[str, str]:
-        """The figures that cards and messages show, by key; groups have their WER alone."""
+        """The names of the figures that cards and messages show, by key; of a group only the WER is shown."""
         names = {"per": "PER", "wer": "WER"}
         if self._has_stress:
             names |= {"stress_errors": "stress errors"}
@@ -181,7 +181,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         self._given, self._moved, self._lower_case = frozenset(given), set[str](), set[str]()
         self._normalizer = word_normalizer(data.normalization or "nfc", data.lower_case)
         found = _Words()
-        for name in ("test", "validation", "train"):  # so that a training word is compared with the held-out ones
+        for name in ("test", "validation", "train"):  # last, so that its words are compared with the held-out ones
             for word, pronunciation in self._words(entries(given[name], data.path) if name in given else []):
                 split = self._split(word, name)
                 found.add(split, word, pronunciation, data.streaming and split == "train")
@@ -203,8 +203,8 @@ class GraphemeToPhoneme(SequenceToSequence):
             are_arpabet(sounds) and any(sound.endswith(tuple("012")) for sound in sounds)
         )
         if data.normalization is None and not accents(found.letters):
-            self._normalizer = word_normalizer("strip_accents", data.lower_case)  # no word so far changes by it
-        if data.compounds and only is None:  # what is evaluated stays as it is given
+            self._normalizer = word_normalizer("strip_accents", data.lower_case)  # it changes no word so far
+        if data.compounds and only is None:  # data for evaluation stays as it is given
             joined = joined_words(found.splits["train"], data, found.phonemes, self.is_held_out)
             for word, pronunciation in joined.items():
                 found.add("train", word, pronunciation, is_streamed=False)
@@ -224,9 +224,9 @@ class GraphemeToPhoneme(SequenceToSequence):
         return splits, "in its own splits" + (f", {cut_note(missing, unit)}" if missing else "")
 
     def is_held_out(self, word: str) -> bool:
-        """Whether a word must not be learned: it is in the validation or test split, or a word of its family is.
+        """Whether a word must not be learned, because it or a word of its family is in the validation or test split.
 
-        This is for words of other sources, such as unlabelled ones. The word has an accent's token or none.
+        This is for words of other sources, such as unlabelled ones. The word may begin with an accent's token.
         """
         return self._unit(word) in self._held_out
 
@@ -282,7 +282,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         return encode
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Set how many phonemes a new model generates by default; this is saved with the model.
+        """Set the number of phonemes that a new model generates by default; it is saved with the model.
 
         Raises:
             ValueError: a model that copies, or a tokenizer without a letter or phoneme of the training words.
@@ -316,8 +316,8 @@ class GraphemeToPhoneme(SequenceToSequence):
         return figures | {"examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
-        """The alignment of a word, if the model has attention and what it generates are phonemes."""
-        if getattr(model.config, "score", None) != "none":  # a Transformer has attention
+        """The alignment of a word, if the model has attention and generates phonemes."""
+        if getattr(model.config, "score", None) != "none":  # a Transformer always has attention
             word = _readable(self.card.example, tokenizer)
             [best] = generate_texts(model, tokenizer, [word], decoding.get("num_beams", 1), batch_size=1)
             if best and known_phonemes(tokenizer).issuperset(best.split()):
@@ -333,12 +333,12 @@ class GraphemeToPhoneme(SequenceToSequence):
         return self.data.split_by == "family" or (self.known is MISAKI and self.data.split_by is None)
 
     def _unit(self, word: str) -> str:
-        """What the hash reads, and what stays on one side: the word without its accent, or its family."""
+        """The unit that is hashed and stays in one split: the word without its accent, or its family."""
         spelling = accent_and_spelling(word)[1]
         return family(spelling) if self._is_split_by_family else spelling
 
     def _groups(self, word: str) -> set[str]:
-        """The groups that a word is in, by the ends of their keys."""
+        """The groups of a word, as the ends of their figures' keys."""
         accent = accent_and_spelling(word)[0]
         groups = {f"_{accent[1:-1]}"} if accent else set()
         if self.known is MISAKI:
@@ -346,7 +346,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         return groups
 
     def _refuse_unknown(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Raise a ValueError if the tokenizer, that of a start, lacks a letter or phoneme of training words."""
+        """Raise a ValueError if the tokenizer of ``start_from`` lacks a letter or phoneme of training words."""
         known, normalizer = {*tokenizer.get_vocab()}, tokenizer.backend_tokenizer.normalizer or self._normalizer
         letters = {c for c in self._letters if not {*(c if c.isspace() else normalizer.normalize_str(c))} <= known}
         phonemes = {one for one in self._phonemes if bracketed(one) not in known}
@@ -378,14 +378,14 @@ class GraphemeToPhoneme(SequenceToSequence):
             )
 
     def _stress_remedy(self, unknown: Iterable[str], known: set[str]) -> str:
-        """What to do about unknown phonemes that are known without stress, if there are any."""
+        """Advice about unknown phonemes that are known without stress, if there are any."""
         has_stress = not self._drops_stress and any(_without_stress(phoneme) in known for phoneme in unknown)
         return "; --set task.data.stress=drop takes stress off them" if has_stress else ""
 
     def _move_unseen_letters(self, found: _Words) -> None:
         """Move held-out words with letters of no training word to the training split, if a hash made the splits.
 
-        A script with many letters, such as the syllables of Hangul, has letters that only one word has.
+        In a script with many letters, such as the syllables of Hangul, some letters are in only one word.
         """
         moved = set[str]()
         for split in {"validation", "test"} - self._given:
@@ -405,7 +405,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             )
 
     def _check(self, found: _Words, splits: list[str]) -> None:
-        """Raise an error if the data cannot be trained on or evaluated; ``splits`` are those that must have words."""
+        """Raise an error if the data cannot be used for training or evaluation; ``splits`` must all have words."""
         path = self.data.path
         if not found.separated and any(len(phoneme) > 1 for phoneme in found.phonemes):
             raise ValueError(
@@ -441,7 +441,7 @@ class GraphemeToPhoneme(SequenceToSequence):
                     )
 
     def _split(self, word: str, given: str) -> str:
-        """The split of a word that stands in the ``given`` split of the data."""
+        """The split of a word that is in the ``given`` split of the data."""
         by_hash = "train" if self._unit(word) in self._moved else split_of(self._unit(word), validation=2)
         return given if given != "train" or by_hash in self._given else by_hash
 
@@ -465,7 +465,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             yield accent + normalized, _without_stress(sounds) if self._drops_stress else sounds
 
     def _training_rows(self, rows: dict[str, list[str]]) -> dict[str, list[Any]]:
-        """The rows of a stream that are for training, in the form of the rows of the other splits."""
+        """The training rows of a stream, in the form of the rows of the other splits."""
         entries = zip(rows["word"], rows["pronunciation"], strict=True)
         chosen = [(word, listed) for word, listed in self._words(entries) if self._split(word, "train") == "train"]
         return {"word": [word for word, _ in chosen], "pronunciations": [[listed] for _, listed in chosen]}

@@ -1,4 +1,4 @@
-"""Language modelling: predict every token of a text from those before it, or masked tokens from all the others."""
+"""Language modelling: predict every token of a text from earlier tokens, or masked tokens from all others."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -36,12 +36,12 @@ LIMITS = "It was trained on little text of one kind. Do not take what it writes 
 
 
 class LanguageModeling(Task):
-    """What both kinds share: the texts, and a byte-level BPE that is learned from the training texts.
+    """Both kinds of language models: the texts, and a byte-level BPE that is learned from the training texts.
 
     The State of the Union addresses are split by year: training up to 1999, validation up to 2009, test from 2010 on.
-    Other data with a validation or test split of its own keeps it; the name of a .txt file, or of its folder, says to
-    which split it belongs. Missing splits are taken out of the training split by a hash of the text. The number of
-    texts that are in two splits is reported.
+    Other data with a validation or test split of its own keeps it; the name of a .txt file, or of its folder, decides
+    its split. Missing splits are taken out of the training split by a hash of the text. The number of texts that are in
+    two splits is reported.
 
     Attributes:
         special_tokens: the special tokens of the tokenizer.
@@ -114,18 +114,18 @@ class LanguageModeling(Task):
 class CausalLanguageModeling(LanguageModeling):
     """Predict every token of a text from those before it (Radford et al., 2018, section 3.1).
 
-    A text is its tokens between ``<s>`` and ``</s>``. Every token but the first is predicted, once in an epoch of
+    A text is its tokens between ``<s>`` and ``</s>``. Every token except the first is predicted, once in an epoch of
     training and once in an evaluation. Training cuts a text into blocks; the last token of a block is the first of the
     next one. An evaluation reads windows that share half of their tokens. So each token is predicted from at least half
-    a block of tokens before it, or from all there are.
+    a block of earlier tokens, or from all of them if there are fewer.
     """
 
     auto_class = AutoModelForCausalLM
     special_tokens = (PAD, START, END)
-    template = f"{START} $A"  # a text to be continued
+    template = f"{START} $A"  # no end token: a text is continued
 
     metrics = (WordPerplexity, BitsPerByte)
-    metric = "bits_per_byte"  # it orders models as perplexity does, and does not overflow
+    metric = "bits_per_byte"  # it ranks models as perplexity does, and does not overflow
     metric_names = {"word_perplexity": "perplexity per word", "bits_per_byte": "bits per byte"}
     card = Card(
         tags=("language-modeling", "transformer"),
@@ -133,8 +133,8 @@ class CausalLanguageModeling(LanguageModeling):
         snippet=pipeline_snippet("generate", "text-generation", ", max_new_tokens=40, do_sample=True, top_p=0.9"),
         usage="Any text can be continued; the tokens are bytes and merged pairs of them.",
         metric_note="Perplexity per word: all tokens of a text and its end are predicted, each from at least half "
-        "a block of tokens before it, if there are as many. Words are what white space separates, whatever the tokens "
-        "are. Bits per byte: the bytes of UTF-8.",
+        "a block of earlier tokens, or from all of them if there are fewer. White space separates words, for every "
+        "tokenizer. Bits per byte: bytes of UTF-8.",
         limits=LIMITS,
     )
 
@@ -167,9 +167,9 @@ class CausalLanguageModeling(LanguageModeling):
 class MaskedLanguageModeling(LanguageModeling):
     """Predict masked tokens of a text from all the others (Devlin et al., 2019, section 3.1, task 1).
 
-    A text is cut into blocks, each between ``<s>`` and ``</s>``. 15 % of the tokens are predicted. They are chosen
-    anew each time that a block is read; in an evaluation they are always the same. Of these tokens, 80 % are masked,
-    10 % are replaced by any token, and 10 % are unchanged.
+    A text is cut into blocks, each between ``<s>`` and ``</s>``. 15 % of the tokens are predicted. They are chosen anew
+    whenever a block is read; in an evaluation they are always the same. Of these tokens, 80 % are masked, 10 % are
+    replaced by any token, and 10 % are unchanged.
     """
 
     auto_class = AutoModelForMaskedLM
@@ -184,13 +184,11 @@ class MaskedLanguageModeling(LanguageModeling):
         pipeline_tag="fill-mask",
         snippet=pipeline_snippet("fill", "fill-mask"),
         usage=f"`{MASK}` stands for one token, which is a word or a part of one.",
-        metric_note="Of the tokens 15 % are predicted, the same ones in every evaluation; of these 80 % are masked, "
-        "10 % replaced and 10 % left as they are. Nats per masked token: the mean of the negative natural logarithms "
-        "of their probabilities. The examples are these tokens.",
+        metric_note="15 % of the tokens are predicted, the same ones in every evaluation; of these, 80 % are masked, "
+        "10 % replaced and 10 % unchanged. Nats per masked token: the mean of the negative natural logarithms of their "
+        "probabilities. Each of these tokens is an example.",
         limits=LIMITS,
-        pictures={
-            HEADS: "Who attends to whom, in every head of every layer, as the model reads the sentence of the example"
-        },
+        pictures={HEADS: "The attention of every head of every layer on the example"},
     )
 
     @staticmethod
@@ -211,7 +209,7 @@ class MaskedLanguageModeling(LanguageModeling):
     ) -> list[tuple[int, int, float]]:
         """For every masked token: the predicted token, the true one, and the log-probability of the true one.
 
-        Which tokens of a row are masked depends only on its number.
+        The masked tokens of a row depend only on its number.
         """
         blocks = []
         for number, text in zip(rows["number"], rows["text"], strict=True):

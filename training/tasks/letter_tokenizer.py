@@ -14,7 +14,7 @@ from ..data.vocabulary import END, PAD, START, finished
 ACCENTS = "[\u0300-\u036f]"  # combining characters: Unicode's block for Latin, Greek and Cyrillic
 LAST_SIGMA = r"(?<=[\p{L}\p{M}])\u03c3(?!\p{L})"  # Greek has another letter for it at the end of a word
 APOSTROPHES = "[\u2018\u2019\u02bc\uff07]"
-MAX_TOKENS = 128  # of a word, if the tokenizer is asked to truncate; more if the data has longer ones
+MAX_TOKENS = 128  # in a word, if the tokenizer truncates; more if the data has longer words
 
 
 def word_normalizer(form: str, lower_case: bool = True) -> normalizers.Normalizer:
@@ -37,9 +37,9 @@ def letter_phoneme_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """One tokenizer for words, ``tokenizer("cat")``, and pronunciations, ``tokenizer("⟦K⟧⟦AE⟧⟦T⟧")``.
 
-    The first ids are of the special tokens, the next of the letters, the last of the phonemes, in the orders given.
-    Phonemes in brackets are split off before the rest is normalised. Other text, even that of a special token, is split
-    into single letters. There is no unknown token: a text with any other character raises an error.
+    The first ids are those of the special tokens, then of the letters, then of the phonemes, in the given orders.
+    Phonemes in brackets are split off before the rest is normalised. Other text, even the name of a special token, is
+    split into single letters. There is no unknown token: a text with any other character raises an error.
     """
     vocabulary = {token: i for i, token in enumerate([PAD, START, END, *letters])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary))

@@ -13,7 +13,7 @@ from attnzoo.loss import IGNORED
 
 from .prediction import predict_by_length
 
-ROWS_AT_A_TIME = 16  # of an evaluation's batch
+ROWS_AT_A_TIME = 16  # rows in a batch of an evaluation
 
 
 def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -25,13 +25,13 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def log_probabilities(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], block_size: int
 ) -> list[float]:
-    r"""The natural logarithm of every text's probability, its end included.
+    r"""The natural logarithm of every text's probability, which includes the end.
 
     .. math:: \ln p(x) = \sum_{i=1}^{n} \ln p(w_i | w_{i - c} \dots w_{i - 1}), \qquad c \ge \min(i, b / 2)
 
-    Symbols: :math:`w_0` is ``<s>``, :math:`w_n` is ``</s>``, :math:`b` is ``block_size``. A text can be written in
-    tokens in several ways. This is the probability of the way that the tokenizer chooses, so it is at most the
-    probability of the text.
+    Symbols: :math:`w_0` is ``<s>``, :math:`w_n` is ``</s>``, :math:`b` is ``block_size``. A text can be divided into
+    tokens in several ways. This is the probability of the tokenizer's division, so it is at most the probability of the
+    text.
     """
     windows, counts = [], []
     for text in texts:
@@ -47,8 +47,8 @@ def log_probabilities(
 
 
 def sliding_windows(length: int, size: int) -> list[tuple[int, int, int]]:
-    """Windows over a text: start, first token to be predicted, and end. Together they predict all tokens but the first,
-    each once; all windows but the first one are ``size // 2`` apart.
+    """Windows over a text: start, first token to be predicted, and end. Together they predict every token except the
+    first once. All windows except the first are ``size // 2`` apart.
     """
     windows, start, first = [], 0, 1
     while first < length:

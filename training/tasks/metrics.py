@@ -19,17 +19,17 @@ from attnzoo.phone_sets import without_stress
 from ..statistics import bootstrap_ratios, percentiles
 
 STRING = datasets.Value("string")
-# An untrained model exceeds it if a line has no spaces and so is one word.
+# An untrained model exceeds it if a line has no spaces, and so is one word.
 LARGEST_EXPONENT = math.log(sys.float_info.max)
 
 
 class _Metric(evaluate.Metric):
-    """What ``evaluate`` needs to know about a metric, as attributes that a subclass sets.
+    """A metric of the library ``evaluate``, described by attributes that a subclass sets.
 
     Attributes:
         prediction, reference: the types of a prediction and of a reference.
         key: the name of the figure.
-        rate: the figure of predictions and references, as a fraction.
+        rate: computes the figure of predictions and references, as a fraction.
     """
 
     prediction, reference = STRING, STRING
@@ -37,7 +37,7 @@ class _Metric(evaluate.Metric):
     rate: Callable[..., float]
 
     def __init__(self) -> None:
-        super().__init__(keep_in_memory=True)  # otherwise evaluate writes what it is given to a file
+        super().__init__(keep_in_memory=True)  # otherwise evaluate writes its arguments to a file
 
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
@@ -48,11 +48,11 @@ class _Metric(evaluate.Metric):
 
 
 class _PronunciationMetric(_Metric):
-    r"""A metric of pronunciations: errors of all words over what they are counted in, in percent.
+    r"""A metric of pronunciations: the errors of all words, divided by the number of units, in percent.
 
     .. math:: 100 \frac{\sum_w e_w}{\sum_w n_w}
 
-    Symbols: :math:`e_w` are the errors in word w, :math:`n_w` is what they are counted in.
+    Symbols: :math:`e_w` are the errors in word w, :math:`n_w` its units: words, or phonemes.
 
     Paper: Yao and Zweig (2015), "Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme Conversion".
 
@@ -60,7 +60,7 @@ class _PronunciationMetric(_Metric):
     accepted pronunciations, written in the same way.
 
     Attributes:
-        count: errors in a word and what they are counted in, of a prediction and the accepted pronunciations.
+        count: the errors and the units of a word, for a prediction and the accepted pronunciations.
     """
 
     reference = datasets.Sequence(STRING)
@@ -76,7 +76,7 @@ class _PronunciationMetric(_Metric):
         return percentiles(bootstrap_ratios(100 * pairs[:, 0], pairs[:, 1], words))
 
     def _counts(self, predictions: list[str], references: list[list[str]]) -> np.ndarray:
-        """Errors of every word and what they are counted in: (words, 2)."""
+        """The errors and the units of every word: (words, 2)."""
         if not references:
             raise ValueError("there are no references, so there is nothing to measure")
         for row, pronunciations in enumerate(references):
@@ -94,7 +94,7 @@ class PhonemeErrorRate(_PronunciationMetric):
     r"""PER, in percent: edit distance to the nearest accepted pronunciation, summed over the words and divided by the
     summed lengths of these nearest pronunciations.
 
-    Of two accepted pronunciations at the same distance the longer counts as the nearest.
+    Of two accepted pronunciations at the same distance, the longer one counts as the nearest.
     """
 
     key = "per"
@@ -105,7 +105,7 @@ class PhonemeErrorRate(_PronunciationMetric):
 
 
 class WordErrorRate(_PronunciationMetric):
-    """WER, in percent: the words whose prediction equals none of their accepted pronunciations."""
+    """WER, in percent: the share of words whose prediction equals none of their accepted pronunciations."""
 
     key = "wer"
 
@@ -114,9 +114,9 @@ class WordErrorRate(_PronunciationMetric):
 
 
 class StressErrorRate(_PronunciationMetric):
-    """Stress errors, in percent: the words whose phones are right and whose stress is wrong.
+    """Stress errors, in percent: the share of words whose phones are right and whose stress is wrong.
 
-    The prediction equals no accepted pronunciation, but equals one if stress is dropped from both sides (see
+    The prediction equals no accepted pronunciation, but equals one without the stress of both (see
     ``attnzoo.phone_sets.without_stress``). WER is WER without stress plus stress errors.
     """
 
@@ -138,7 +138,7 @@ class _LabelMetric(_Metric):
 
 
 class Accuracy(_LabelMetric):
-    """Accuracy, in percent: the examples whose label is predicted."""
+    """Accuracy, in percent: the share of examples whose label is predicted."""
 
     key = "accuracy"
     rate = staticmethod(sklearn.metrics.accuracy_score)
@@ -169,7 +169,7 @@ class Matthews(_LabelMetric):
 
 
 def confusion_matrix(predictions: Sequence[int], references: Sequence[int], num_labels: int) -> np.ndarray:
-    """How many examples of the row's label were given the column's.
+    """The number of examples with the label of the row that were predicted as the label of the column.
 
     Shape:
         - returns: (num_labels, num_labels)
@@ -220,8 +220,8 @@ class WordPerplexity(_LikelihoodMetric):
 
     .. math:: \exp\Big(-\frac{1}{N} \sum_{x} \ln p(x)\Big)
 
-    Symbols: :math:`x` is a text, whose end is predicted too; :math:`N` is the number of words of all texts, which white
-    space separates. Models with different tokens can be compared by it.
+    Symbols: :math:`x` is a text, whose end is predicted, too; :math:`N` is the number of words of all texts, which
+    white space separates. It does not depend on the tokens of a model, so it can compare models with different tokens.
     """
 
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
@@ -253,7 +253,7 @@ class _TranslationMetric(_Metric):
         return {self.key: score, f"{self.key}_signature": str(metric.get_signature())}
 
     def signature(self) -> str:
-        """The settings and version of sacreBLEU, to be quoted with a figure."""
+        """The settings and version of sacreBLEU, for citing a figure."""
         return self._compute(["a"], ["a"])[f"{self.key}_signature"]
 
 
@@ -268,8 +268,8 @@ class BLEU(_TranslationMetric):
 
 
 class ChrF(_TranslationMetric):
-    """chrF of the whole corpus, 0 to 100 (Popovic, 2015): the F-score, recall twice as heavy, of n-grams of characters,
-    n up to 6, white space left out.
+    """chrF of the whole corpus, 0 to 100 (Popovic, 2015): the F-score of n-grams of characters without white space, n
+    up to 6, with twice the weight on recall.
     """
 
     key = "chrf"
@@ -279,7 +279,8 @@ class ChrF(_TranslationMetric):
 class ROUGE(_Metric):
     """ROUGE-1, ROUGE-2 and ROUGE-L (Lin, 2004), F1 in percent: the mean of the texts, by Google's package rouge-score.
 
-    Words are runs of ASCII letters and digits in lower case, and Porter's stems of those longer than three letters.
+    Words are runs of ASCII letters and digits in lowercase; words longer than three letters are reduced to Porter's
+    stems.
     """
 
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Predictions for many rows: in batches of about one length, with the model in evaluation mode meanwhile."""
+"""Predictions for many rows, in batches of similar length, with the model in evaluation mode."""
 
 from collections.abc import Callable, Iterable, Sequence
 

@@ -51,14 +51,14 @@ class SentenceClassification(Task):
     """Sentences or pairs of them, and the label of each.
 
     Data with a validation or test split of its own keeps it. A missing split is taken out of the training split by the
-    SHA-1 of the sentence, after ``mask_urls``, modulo 100: below 10 is test, below 20 is validation. So a
-    sentence that occurs twice is not in two of them. The hash is of the exact text: sentences that differ only in
-    case or spaces can be in two splits, though the tokenizer may read them as one. The number of examples that are
-    in two splits is reported. With ``only``, the split need not have all labels of ``label_names``.
+    SHA-1 of the sentence, after ``mask_urls``, modulo 100: below 10 is test, below 20 is validation. So a sentence that
+    occurs twice is in one split. The hash is of the exact text: sentences that differ only in case or spaces can be in
+    two splits, even if the tokenizer reads them as the same. The number of examples that are in two splits is reported.
+    With ``only``, the split need not have all labels of ``label_names``.
 
     Attributes:
-        labels: the names of the labels, in the order of their numbers: that of ``label_names`` or of the data's own, or
-            else the training labels in alphabetical order (numbers by their size).
+        labels: the names of the labels, in the order of their numbers. It is the order of ``label_names`` or of the
+            data's own names, or else the alphabetical order of the training labels (for numbers, their size).
 
     Raises:
         ValueError: a label does not occur in the training split or is out of the range of ``label_names``, or the
@@ -90,8 +90,8 @@ class SentenceClassification(Task):
         limits="Sentences of the kind it was trained on. The weights show what the classifier reads. This does not "
         "prove why it decides.",
         pictures={
-            ATTENTION: "What the model looks at in a sentence of the test split: all hops together, and each",
-            CONFUSION: "Which labels of the test split are taken for which others",
+            ATTENTION: "The attention of the model on a sentence of the test split: all hops together, then each hop",
+            CONFUSION: "The confusion matrix of the test split",
         },
     )
 
@@ -108,7 +108,7 @@ class SentenceClassification(Task):
         return read_labelled(self.data, self.columns, only)
 
     def divide(self, given: dict[str, Rows], only: str | None) -> tuple[dict[str, Rows], str]:
-        """All splits, with "labels" as numbers."""
+        """All splits, with numbers as "labels"."""
         data, names = self.data, self.data.label_names
         names = [label_text(name) for name in names] if isinstance(names, list) else names
         if only in given and names is not None:
@@ -123,7 +123,7 @@ class SentenceClassification(Task):
         return splits, split_note
 
     def example(self) -> Any:
-        """A sentence, or a pair by its names."""
+        """A sentence, or a pair as a dictionary."""
         first = first_row(self.splits)
         return {name: first[name] for name in self.columns} if len(self.columns) == 2 else first["text"]
 
@@ -146,7 +146,7 @@ class SentenceClassification(Task):
             tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, continuing_subword_prefix=SUBWORD))
             trainer = trainers.BpeTrainer(continuing_subword_prefix=SUBWORD, **learning)
             tokenizer.decoder = decoders.WordPiece(prefix=SUBWORD, cleanup=False)
-        # The last step replaces the typographic apostrophe, which most keyboards lack.
+        # The last step replaces the typographic apostrophe by the one on keyboards.
         steps: list[Any] = [*normalizer(data.normalization), normalizers.Replace("\u2019", "'")]
         if data.mask_urls:
             steps.append(normalizers.Replace(Regex(URLS), URL))
@@ -182,8 +182,8 @@ class SentenceClassification(Task):
         """Give a new model the word vectors.
 
         Raises:
-            FileNotFoundError, ValueError: they cannot be read or do not fit; or the model reads pairs and the data has
-                none, or the reverse.
+            FileNotFoundError, ValueError: they cannot be read or do not fit; or only one of the model and the data is
+                of sentence pairs.
         """
         is_pair = len(self.columns) == 2
         if getattr(model.config, "sentence_pair", is_pair) != is_pair:
@@ -235,7 +235,7 @@ class SentenceClassification(Task):
         """The numbers of the labels of these rows.
 
         Raises:
-            ValueError: the model has other labels than the data, or reads pairs and the data has none, or the reverse.
+            ValueError: the model has other labels than the data, or only one of the two is of sentence pairs.
         """
         self._check_fits(model, tokenizer)
         return classify(model, tokenizer, *(rows[column][:] for column in self.columns))
@@ -283,7 +283,7 @@ class SentenceClassification(Task):
         return datasets.Dataset.from_dict(prepare(rows[:]))
 
     def _check_fits(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Raise a ValueError if the model has other labels, or reads pairs and the data has none, or the reverse."""
+        """Raise a ValueError if the model has other labels, or if only one of model and data is of sentence pairs."""
         labels = [label_text(label) for _, label in sorted((model.config.id2label or {}).items())]
         if labels != self.labels:
             raise ValueError(

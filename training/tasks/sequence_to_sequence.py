@@ -1,4 +1,4 @@
-"""What the tasks of encoder-decoders share: they generate texts with beams, and their labels are tokens."""
+"""Tasks of encoder-decoders: their models generate texts with beams, and their labels are tokens."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from .base import Task
 from .prediction import predict_by_length
 
 ALIGNMENT = "alignment.png"
-PICTURES = {ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side"}
+PICTURES = {ALIGNMENT: "The attention of the model: the source along the top, the prediction down the side"}
 SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -29,7 +29,7 @@ class SequenceToSequence(Task):
     num_beams = 5
 
     def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """What a model's config takes from the tokenizer; the decoder starts with ``<s>``."""
+        """The fields of a model's config that come from the tokenizer; the decoder starts with ``<s>``."""
         return super().config_fields(tokenizer) | {"decoder_start_token_id": tokenizer.bos_token_id}
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForSeq2Seq:
@@ -60,7 +60,7 @@ def generate_texts(
     longer: int | None = None,
     max_length: int | None = None,
 ) -> list[str]:
-    """What the model generates for every text, in the order given; greedy with one beam.
+    """The model's output for every text, in the given order; one beam is greedy search.
 
     Args:
         model: an encoder-decoder
@@ -68,8 +68,9 @@ def generate_texts(
         texts: the sources
         num_beams: width of the beam search
         batch_size: texts at a time
-        longer: how many more tokens than its source an output may have; None for the model's generation config
-        max_length: texts are cut to so many tokens; None reads them whole
+        longer: the number of tokens that an output may have more than its source; None for the model's generation
+            config
+        max_length: texts are cut to this many tokens; None reads them whole
 
     Raises:
         ValueError: ``num_beams`` is below 1.
@@ -92,6 +93,6 @@ def generate_texts(
 
 
 def max_positions(model: PreTrainedModel) -> int:
-    """The most tokens the model can read or write: without limit unless its positions are learned."""
+    """The largest number of tokens that the model can read or write: unlimited unless its positions are learned."""
     is_limited = getattr(model.config, "position_embedding", None) == "learned"
     return model.config.max_position_embeddings if is_limited else sys.maxsize

@@ -1,4 +1,4 @@
-"""What the tasks on pairs of texts share: byte pairs of one vocabulary for both sides, and pictures of attention."""
+"""Tasks on pairs of texts: byte pairs of one vocabulary for both sides, and pictures of attention."""
 
 import functools
 import re
@@ -27,22 +27,22 @@ SPECIAL_TOKENS = [PAD, START, END, UNKNOWN]
 SPACE = "\u2581"  # stands for a space, at the start of the subword after it
 HEADS, COPIES = "heads.png", "copies.png"
 PICTURES_OF_HEADS = PICTURES | {
-    HEADS: "What every head of the decoder looks at in the source, a row for a layer: the source along the top, what "
-    "is predicted down the side"
+    HEADS: "The attention of every head of the decoder to the source, one row for each layer: the source along the "
+    "top, the prediction down the side"
 }
 
 
 @strict
 @dataclass(kw_only=True)
 class TextPairs(Source):
-    """Where texts and their targets come from, and how many subwords there are.
+    """The source of texts and their targets, and the number of subwords.
 
     Attributes:
         path, subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
-        source_column: what the rows call the text.
-        target_column: what they call its target.
-        vocabulary_size: subwords of both sides together, with the four special tokens. All characters of the
-            training texts have to be among them.
+        source_column: the name of the column of texts.
+        target_column: the name of the column of targets.
+        vocabulary_size: subwords of both sides together, with the four special tokens. It must have room for all
+            characters of the training texts.
         normalization: Unicode's form of the text: "nfc", or "nfd", which takes accented letters and the syllables of
             Hangul apart. A tokenizer decodes to the same form.
         bpe_dropout: the probability with which a merge of two subwords is left out of a training text, see
@@ -74,7 +74,7 @@ class SubwordTask(SequenceToSequence):
     target = "target"
     rows_called = "pairs"
     tokenizer_keys = ("vocabulary_size",)
-    max_new_tokens: int  # of generate() unless told otherwise
+    max_new_tokens: int  # the default of generate()
     is_cut = False  # whether texts are cut to the tokenizer's ``model_max_length``
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
@@ -107,7 +107,7 @@ class SubwordTask(SequenceToSequence):
             f"$A {END}",
             clean_up_tokenization_spaces=False,
             model_input_names=["input_ids", "attention_mask"],
-            split_special_tokens=True,  # a text that has "</s>" in it does not end there
+            split_special_tokens=True,  # "</s>" inside a text does not end it
         )
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
@@ -131,13 +131,13 @@ class SubwordTask(SequenceToSequence):
     def words_of_tokens(
         self, examples: datasets.Dataset, tokenizer: PreTrainedTokenizerBase
     ) -> Iterator[tuple[list[int | None], list[int | None]]]:
-        """For every training example the number of the word of each token; words are separated by white space."""
+        """The number of each token's word, for every training example; words are separated by white space."""
         for batch in self.splits["train"].iter(1000):
             source, target = (_words_of_tokens(batch[column], tokenizer) for column in self.columns)
             yield from zip(source, target, strict=True)
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Set how many tokens a new model generates by default; this is saved with the model.
+        """Set the number of tokens that a new model generates by default; it is saved with the model.
 
         Raises:
             ValueError: a sentence is longer than the positions that the model learns.
@@ -158,8 +158,8 @@ class SubwordTask(SequenceToSequence):
                         )
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
-        """What each subword of the target looks at in the text of the example, in every head of every layer; and from
-        where it may be copied, with the probability that it is, in a model that copies.
+        """Draw the attention of the target's subwords to the text of the example, in every head of every layer; for a
+        model that copies, also where each subword may be copied from, and the probability that it is copied.
 
         A model without attention has no picture.
         """
@@ -185,7 +185,7 @@ def _words_of_tokens(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> It
     encoded = tokenizer(texts, return_offsets_mapping=True, return_special_tokens_mask=True)
     for text, offsets, is_special in zip(texts, encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True):
         starts = [word.start() for word in re.finditer(r"\S+", text)]
-        # A token begins with the space before its word, so its end says which word it is of.
+        # A token begins with the space before its word, so its end decides its word.
         yield [
             None if special or end == 0 else max(0, bisect_right(starts, end - 1) - 1)
             for (_, end), special in zip(offsets, is_special, strict=True)

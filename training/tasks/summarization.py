@@ -1,4 +1,4 @@
-"""Summarisation: from a text of some sentences to one line, in subwords of one vocabulary for both."""
+"""Summarisation: from a text of some sentences to one line, with one vocabulary of subwords for both."""
 
 import dataclasses
 import functools
@@ -23,15 +23,15 @@ EXAMPLE = 72  # letters of the example in a card, at most
 @strict
 @dataclass(kw_only=True)
 class SummaryData(TextPairs):
-    """Where texts and their summaries come from, and how much of a text is read.
+    """The source of texts and their summaries, and the number of tokens that are read.
 
     Attributes:
         path: as for every ``Source``; or the folder ``debian`` that ``python -m attnzoo.training.make_data.debian``
             writes.
         subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
-        source_column: what the rows call the text.
-        target_column: what they call its summary.
-        max_source_tokens: the first tokens of a text, its end token included, that are read.
+        source_column: the name of the column of texts.
+        target_column: the name of the column of summaries.
+        max_source_tokens: the number of tokens of a text that are read, from its beginning, with the end token.
     """
 
     source_column: str = "description"
@@ -64,16 +64,16 @@ class Summarization(SubwordTask):
         tags=("summarization",),
         snippet=SNIPPET,
         usage="Text is read as it is, uppercase letters and punctuation too; a character that is in no training text "
-        "counts as unknown. Of a text longer than the tokenizer's `model_max_length`, give the tokenizer "
-        "`truncation=True`.",
+        "counts as unknown. For a text longer than the tokenizer's `model_max_length`, pass `truncation=True` to "
+        "the tokenizer.",
         metric_note="ROUGE-1, ROUGE-2 and ROUGE-L: F1 in percent, the mean of the texts, with stemming, by the package "
-        "rouge-score. New words: of the words of a summary that stand in its text and in no training text, those that "
-        "the model's summary has.",
+        "rouge-score. New words: of the words of a reference summary that are in its text and in no training text, "
+        "the percentage that the model's summary has.",
         limits="Texts of the kind it was trained on.",
         pictures={
             **PICTURES_OF_HEADS,
-            COPIES: "From where a word may be copied, and beside it how likely it is copied: the source along the top, "
-            "what is predicted down the side",
+            COPIES: "Where a word may be copied from, and next to it the probability that it is copied: the source "
+            "along the top, the prediction down the side",
         },
     )
 
@@ -103,7 +103,7 @@ class Summarization(SubwordTask):
 
         Paulus et al. (2018), "A Deep Reinforced Model for Abstractive Summarization", arXiv:1705.04304, section 2.5.
         """
-        tokenizer.model_max_length = self.data.max_source_tokens  # where a training starts from a model, too
+        tokenizer.model_max_length = self.data.max_source_tokens  # also if a training starts from a model
         super().prepare(model, tokenizer)
         model.generation_config.update(no_repeat_ngram_size=3)
 
@@ -133,5 +133,5 @@ class Summarization(SubwordTask):
 
 
 def words(text: str) -> set[str]:
-    """The words of a text in lower case."""
+    """The words of a text in lowercase."""
     return set(WORD.findall(text.lower()))

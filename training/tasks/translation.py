@@ -1,4 +1,4 @@
-"""Translation: from the sentences of one language to those of another, in subwords of one vocabulary for both."""
+"""Translation: from the sentences of one language to those of another, with one vocabulary of subwords for both."""
 
 import dataclasses
 import re
@@ -16,31 +16,31 @@ from .metrics import BLEU, ChrF
 from .sequence_to_sequence import SNIPPET, generate_texts
 from .subwords import PICTURES_OF_HEADS, SubwordTask, TextPairs
 
-LONGER = 50  # tokens that a translation may have above its source's (Vaswani et al., 2017, section 6.1)
+LONGER = 50  # tokens that a translation may have more than its source (Vaswani et al., 2017, section 6.1)
 LANGUAGE = re.compile("[a-z]{2,3}")  # a code of ISO 639, as in the metadata of cards
 
 
 @strict
 @dataclass(kw_only=True)
 class TranslationData(TextPairs):
-    """Where sentences and their translations come from, and how many subwords there are.
+    """The source of sentences and their translations, and the number of subwords.
 
     Attributes:
         path: as for every ``Source``; or the wheel of the package bible-alignments, from Greek to English (see
             ``training/data/verses.py`` and ``training/studies/alignment_error.py``).
         subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
-        source_column: what the rows call the sentence; or, in rows with a column "translation" that holds a dict of
-            languages, its language.
-        target_column: what they call its translation.
+        source_column: the name of the column of sentences; or their language, in rows with a column "translation" of
+            dicts by language.
+        target_column: the same for the translations.
     """
 
 
 class Translation(SubwordTask):
     """Sentences and their translations.
 
-    Data with a validation or test split of its own keeps it; what it lacks is taken out of its training split by the
-    SHA-1 of the source sentence modulo 100: below 10 test, below 20 validation. How many pairs the data itself has in
-    two splits is reported.
+    Data with a validation or test split of its own keeps it; missing splits are taken out of its training split by the
+    SHA-1 of the source sentence modulo 100: below 10 test, below 20 validation. The number of pairs that the data has
+    in two splits is reported.
     """
 
     data_class = TranslationData
@@ -75,7 +75,7 @@ class Translation(SubwordTask):
     ) -> list[str]:
         """The translations of these rows."""
         translations = translate(model, tokenizer, rows["source"][:], num_beams)
-        if self.data.normalization == "nfd":  # references are in NFC, as most text is
+        if self.data.normalization == "nfd":  # references are in NFC, like most text
             return [unicodedata.normalize("NFC", translation) for translation in translations]
         return translations
 

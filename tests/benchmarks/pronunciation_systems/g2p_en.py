@@ -1,6 +1,7 @@
 """The network of g2p-en, without its dictionary and its tagger, which it would download.
 
-Prints the pronunciations of the words of standard input, or with ``--speed`` how many it gives per processor second.
+It prints the pronunciations of the words of standard input, or with ``--speed`` their number per second of processor
+time.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""One file per system, each run as a module in its own environment; ``protocol.py`` is what they share."""
+"""One file for each system, each run as a module in its own environment; ``protocol.py`` is shared by all."""

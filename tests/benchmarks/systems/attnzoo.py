@@ -1,4 +1,4 @@
-"""attnzoo as it is installed: ``forward`` with labels, and ``generate``."""
+"""The installed attnzoo: ``forward`` with labels, and ``generate``."""
 
 # ruff: noqa: E402
 import inspect

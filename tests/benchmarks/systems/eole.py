@@ -1,7 +1,7 @@
 """eole 0.6, OpenNMT-py's successor, by ``EncoderDecoderModel`` and its criterion; training only.
 
-Its encoder does not pack the source: the backward LSTM reads the padding first, so a sentence's loss depends on those
-beside it. It saves the packing, and is listed, but it is not of the same semantics as the others.
+Its encoder does not pack the source: the backward LSTM reads the padding first, so the loss of a sentence depends on
+the other sentences of its batch. This saves the packing, but its results are not those of the other systems.
 """
 
 from types import SimpleNamespace

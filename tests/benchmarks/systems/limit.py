@@ -1,8 +1,8 @@
-"""Not a toolkit: the matrix products of a training step and nothing else, as an estimate of the fp32 limit.
+"""Not a toolkit: only the matrix products of a training step, as an estimate of the fp32 limit.
 
-Each product of a weight is one call over all real tokens, by the faster of torch's libraries, as if no step had to wait
-for the one before; autograd adds the two products of its backward. There are no gates, no softmax and no cross-entropy.
-What no system can reach, all can be measured against.
+Each product of a weight is one call over all real tokens, by the faster of torch's libraries, as if no step needed the
+one before; autograd adds the two products of the backward pass. There are no gates, no softmax and no cross-entropy. So
+no system can reach this speed, and all can be compared with it.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from tests.benchmarks.workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VO
 
 
 class Limit(System):
-    """The weights of the model, each with an input of its own."""
+    """The weights of the model, each with its own input."""
 
     package = "torch"
     decodes = False

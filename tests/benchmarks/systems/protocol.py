@@ -1,7 +1,7 @@
-"""What the systems share: a line of JSON in, a line of JSON out, and the clock in between.
+"""The protocol of all systems: a line of JSON in, a line of JSON out, and the clock in between.
 
 A system is a process of its own that stays alive, so that the driver can take rounds of all systems in turn. Its first
-line says what it is. A request is one line, such as ::
+line describes it. A request is one line, such as ::
 
     {"task": "train", "variant": "general_feeding", "source_length": 32, "batch_size": 64, "optimiser": "fused"}
 
@@ -38,8 +38,8 @@ class System(ABC):
 
     Attributes:
         package: the distribution whose version is reported.
-        variants: those of ``VARIANTS`` that the toolkit really has.
-        notes: what a reader of the table has to know.
+        variants: those of ``VARIANTS`` that the toolkit has.
+        notes: notes for readers of the table.
     """
 
     package: ClassVar[str]
@@ -54,14 +54,14 @@ class System(ABC):
 
     @abstractmethod
     def batch(self, pairs: Pairs) -> Any:
-        """The pairs as the toolkit wants them; not timed."""
+        """The pairs in the form of the toolkit; this is not timed."""
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:
-        """The cross-entropy of the target tokens over the whole vocabulary, their mean."""
+        """The mean cross-entropy of the target tokens over the whole vocabulary."""
 
     def decode(self, batch: Any, beams: int) -> int:
-        """Decode ``STEPS`` steps of every source; returns how many steps the longest result took."""
+        """Decode ``STEPS`` steps of every source; returns the number of steps of the longest result."""
         raise NotImplementedError
 
 
@@ -75,7 +75,7 @@ class Worker:
         self.batches: dict[tuple[Any, ...], list[tuple[Pairs, Any]]] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what a request asks for."""
+        """Answer a request."""
         tasks: dict[str, Callable[..., dict[str, Any]]] = {
             "train": self.train,
             "decode": self.decode,
@@ -93,7 +93,7 @@ class Worker:
         first: int = 0,
         repeat: int = 1,
     ) -> dict[str, Any]:
-        """Forward, loss, backward and update on ``repeat`` batches from the one numbered ``first``, going round."""
+        """Forward, loss, backward and update on ``repeat`` batches, from number ``first`` on, cyclically."""
         system = self._model(variant)
         system.model.train()
         data = self._data(variant, batch_size, source_length, bucketed, BATCHES)
@@ -139,7 +139,7 @@ class Worker:
         return reply | {"tokens": STEPS * batch_size * repeat}
 
     def check(self, variant: str) -> dict[str, Any]:
-        """How much the loss of a batch differs from that of its sentences one by one, which have no padding."""
+        """The difference between the loss of a batch and that of its sentences one by one, without padding."""
         system = self._model(variant)
         system.model.eval()
         (mixed,) = batches(1, 8, 32, bucketed=False)
@@ -169,13 +169,13 @@ class Worker:
 
 @torch.no_grad()
 def initialise(model: torch.nn.Module) -> None:
-    """One initialisation for all, U(-0.1, 0.1): a search behaves by its scores, and they shall be alike."""
+    """The same initialisation for all systems, U(-0.1, 0.1), since a search depends on the distributions."""
     for parameter in model.parameters():
         parameter.uniform_(-0.1, 0.1)
 
 
 def timed(calls: list[Callable[[], None]]) -> dict[str, Any]:
-    """Seconds on the clock, and seconds of all threads of this process, of each call."""
+    """For each call the wall-clock seconds, and the processor seconds of all threads of this process."""
     seconds, cpu_seconds = [], []
     for call in calls:
         gc.collect()
@@ -187,12 +187,12 @@ def timed(calls: list[Callable[[], None]]) -> dict[str, Any]:
 
 
 def peak_mb() -> float:
-    """The most memory this process has held so far."""
+    """The peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts in KiB
 
 
 def serve(system: type[System]) -> None:
-    """Say what ``system`` is, then answer requests until there are no more."""
+    """Describe ``system``, then answer requests until there are no more."""
     # What a toolkit prints goes to the errors; the replies have a copy of the output of their own.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""Stand-in for the statistics of SciPy: what is imported from here is None."""
+"""Stand-in for the statistics of SciPy: every name that is imported from here is None."""
 
 pearsonr = None
 spearmanr = None
