@@ -4,6 +4,8 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from .zoo_model import SafetensorsModel
+
 SHOWN = 3  # names of weights in a message
 
 
@@ -20,7 +22,8 @@ def load_trained(auto_class: Any, folder: Any, unused: str | None = None) -> Any
 
     Raises:
         OSError: there are no weights, or the file is damaged.
-        ValueError: weights are missing, are not finite, or cannot be loaded for another reason.
+        ValueError: weights are missing, are not finite, or cannot be loaded for another reason; or those of a model of
+            attnzoo have others than its config asks for.
     """
     try:
         model, report = auto_class.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
@@ -29,6 +32,13 @@ def load_trained(auto_class: Any, folder: Any, unused: str | None = None) -> Any
     except Exception as error:  # Transformers raises any class of error for a wrong index or header
         raise ValueError(f"the weights of {folder} cannot be loaded: {type(error).__name__}: {error}") from error
     missing = sorted(name for name in report["missing_keys"] if unused is None or not name.startswith(unused))
+    # Where another class is loaded than the one that was saved, parts of the latter are left out.
+    strays = sorted(report["unexpected_keys"]) if unused is None and isinstance(model, SafetensorsModel) else []
+    if strays:
+        raise ValueError(
+            f"the weights of {folder} have {_listed(strays)}, for which its config has no place; is it the config of "
+            "another model?"
+        )
     if missing:
         raise ValueError(
             f"the weights of {folder} lack {_listed(missing)}, which its config asks for; random ones would stand in "

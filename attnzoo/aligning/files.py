@@ -16,11 +16,13 @@ def count_pairs(sources: Path, targets: Path) -> int:
     """The number of lines of both files, checked before any work begins.
 
     Raises:
-        ValueError: a file is not UTF-8 or is empty, the files differ in their numbers of lines, or a line is empty or
-            has more than ``MOST_CHARACTERS``; the message has its number, from 1.
+        ValueError: a file is a pipe, is not UTF-8 or is empty, the files differ in their numbers of lines, or a line is
+            empty or has more than ``MOST_CHARACTERS``; the message has its number, from 1.
     """
     counts = []
     for path in (sources, targets):
+        if path.exists() and not path.is_file():  # such as a pipe, which is empty when it is read again
+            raise ValueError(f"{path} is not a plain file; write its lines to one, since they are read twice")
         count = 0
         for count, line in enumerate(text_lines(path), start=1):
             if not line.strip():

@@ -12,6 +12,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer, PreTrainedCo
 from ..json_files import read_mapping
 from ..phonemes import known_phonemes
 from ..shipped_models import EXPORT, SHIPPED, named_folder
+from ..zoo_config import ZooConfig
 
 JSON_FILES = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", EXPORT}
 JSON_FILES |= {"model.safetensors.index.json"}
@@ -105,9 +106,10 @@ def require_readable(folder: str | Path) -> None:
         "config.json": lambda: AutoConfig.from_pretrained(folder, **NO_CODE),
         "tokenizer.json or tokenizer_config.json": lambda: _try_tokenizer(folder),
     }
-    for name, read in parts.items():
+    read: dict[str, Any] = {}
+    for name, reader in parts.items():
         try:
-            found = read()
+            found = read[name] = reader()
         except OSError:
             raise
         except Exception as error:  # Transformers and tokenizers raise whatever a wrong value makes them raise
@@ -116,12 +118,20 @@ def require_readable(folder: str | Path) -> None:
             architectures = found.architectures
             if not isinstance(architectures, list) or not all(isinstance(one, str) for one in architectures):
                 raise ValueError(f"config.json in {folder} is damaged: architectures is {architectures!r}")
+    config, tokenizer = read.values()
+    if isinstance(config, ZooConfig) and len(tokenizer) < config.vocab_size:
+        warnings.warn(
+            f"the tokenizer in {folder} has {len(tokenizer):,} tokens, and the model {config.vocab_size:,}; if it is "
+            "the tokenizer of another model, the results are meaningless",
+            stacklevel=2,
+        )
 
 
-def _try_tokenizer(folder: str | Path) -> None:
+def _try_tokenizer(folder: str | Path) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(folder, **NO_CODE)
     if "attention_mask" not in tokenizer(["", ""], padding=tokenizer.pad_token is not None):
         raise ValueError("it makes no attention_mask")
+    return tokenizer
 
 
 def _card_tags(folder: str) -> set[str]:

@@ -75,6 +75,12 @@ def replace_by_index(folder: Path, content: str) -> None:
 # Of the model's weights: the damage, and what the message says.
 WEIGHTS: dict[str, tuple[Callable[[Path, str], Any], str]] = {
     "missing": (lambda folder, name: change_weights(folder, lambda weights: weights.pop(name)), "lack "),
+    "another config": (
+        lambda folder, name: change_weights(
+            folder, lambda weights: weights.update({f"{name}.x": weights[name].clone()})
+        ),
+        "have {name}.x, for which its config has no place",
+    ),
     "nan": (
         lambda folder, name: change_weights(folder, lambda weights: weights[name].view(-1)[:1].fill_(float("nan"))),
         "are not finite (NaN or infinite) in {name}",

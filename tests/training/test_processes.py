@@ -224,7 +224,10 @@ def test_a_run_goes_on_with_another_number_of_processes(
 
     interrupt(1)
     train_recipe("demo", output, sets(dictionary, 2), "--resume")
-    assert "2 process(es) wrote step-00000008, and 1 continue: a step keeps its 2 batches" in capsys.readouterr().out
+    assert (
+        "step-00000008 was written by 2 process(es) and is resumed by 1: each takes 2 of the 2 batches"
+        in capsys.readouterr().out
+    )
     interrupt(2)
     assert len(json.loads((checkpoints(output)[-1] / "state.json").read_text())["processes"]) == 1
     train_on_two(dictionary, output, resume=True)
@@ -240,7 +243,7 @@ def test_processes_that_cannot_share_a_step_are_refused(
     output = shutil.copytree(two, tmp_path / "run")
     (output / "run.json").unlink()
     monkeypatch.setattr(Accelerator, "num_processes", 3)
-    with pytest.raises(SystemExit, match=r"2 batches in a step, which 3 cannot share; resume with one of: 1, 2"):
+    with pytest.raises(SystemExit, match=r"has 2 batch\(es\), which 3 processes cannot share; .* can be 1, 2\."):
         train_recipe("demo", output, sets(dictionary, 2), "--resume")
 
 

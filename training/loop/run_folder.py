@@ -53,7 +53,10 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
     is_finished = (output / "run.json").is_file()
     if resume:
         if is_finished:
-            raise ValueError(f"{output} holds a finished run; there is nothing to resume")
+            raise ValueError(
+                f"{output} holds a finished run; there is nothing to resume. "
+                f"To train its model further, start a run with --set training.start_from={output / 'best'}"
+            )
         if checkpoints(output) and (changed := differences(load_recipe(output / "recipe.yaml"), recipe)):
             raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
     parts = sorted({path.relative_to(output).parts[0] for path in contents(output)})

@@ -180,9 +180,9 @@ def _made_once(make: Callable[[], T], accelerator: Accelerator) -> T:
             made[0] = make()
         except (OSError, ValueError) as error:
             made[1] = error
-    value, error = broadcast_object_list(made)
-    if error is not None:
-        raise error
+    value, refusal = broadcast_object_list(made)
+    if refusal is not None:
+        raise refusal
     return value
 
 
@@ -230,13 +230,14 @@ def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint
     if batches % processes:
         fitting = ", ".join(str(count) for count in range(1, batches + 1) if batches % count == 0)
         raise ValueError(
-            f"{checkpoint} was written by {written_by} process(es) with {batches} batches in a step, which {processes} "
-            f"cannot share; resume with one of: {fitting}"
+            f"a step of {checkpoint} has {batches} batch(es), which {processes} processes cannot share; the number of "
+            f"processes can be {fitting}. A training started with --set training.accumulation_steps={processes} can be "
+            f"resumed by {processes} processes"
         )
     if written_by != processes:
         accelerator.print(
-            f"{written_by} process(es) wrote {checkpoint.name}, and {processes} continue: a step keeps its "
-            f"{batches} batches, {batches // processes} a process. Dropout draws other random numbers from here"
+            f"{checkpoint.name} was written by {written_by} process(es) and is resumed by {processes}: each takes "
+            f"{batches // processes} of the {batches} batches of a step. Dropout draws other random numbers from here"
         )
     return batches // processes
 
