@@ -57,7 +57,6 @@ COMMANDS = {
         TRAINING,
         "attnzoo.training.release:main",
     ),
-    "card": Command("write a released model's card again", TRAINING, "attnzoo.training.card:main"),
     "claims": Command(
         "check what papers and tutorials claim about attention",
         TRAINING,

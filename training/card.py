@@ -1,8 +1,8 @@
 """Model cards. A program fills them with the figures of a run; they are never edited by hand.
 
-Training and release write them. ``attnzoo card model_cards/NAME`` writes the card of a released folder again from its
-``run.json``, after a change of the templates or of a task. It reads the data, for the card's example; the run's folder
-may be gone.
+Training and release write them. After a change of the templates or of a task, ``python -m attnzoo.training.card
+model_cards/NAME`` writes the card of a released folder again from its ``run.json``. It reads the data, for the card's
+example; the run's folder may be gone.
 """
 
 import functools
@@ -18,11 +18,11 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, PreTrainedConfig
 
+from attnzoo.commands.parsers import add_overrides, command_parser
 from attnzoo.installing import pip_install  # importing attnzoo also registers the Auto classes
 from attnzoo.json_files import read_mapping
 
 from .commands.exits import exit_on_user_error
-from .commands.parsers import card_parser
 from .data.text_files import short
 from .markdown import code, escaped, one_line, with_code
 from .recipe import Recipe, Training, hub_id, load_recipe, make_task
@@ -59,7 +59,10 @@ def decoding_note(figures: dict[str, Any]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    options = card_parser().parse_args(arguments)
+    parser = command_parser("python -m attnzoo.training.card", "Write the card of a released model again.")
+    parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
+    add_overrides(parser, "the path to the data")
+    options = parser.parse_args(arguments)
     with exit_on_user_error():
         path, figures = options.folder / "recipe.yaml", read_figures(options.folder)
         task = make_task(load_recipe(path, options.set))
@@ -208,6 +211,10 @@ def teachers_note(training: Training) -> str:
 def _template(path: Path) -> jinja2.Template:
     """A compiled template; compiling takes longer than rendering."""
     return jinja2.Template(path.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
 
 
 if __name__ == "__main__":

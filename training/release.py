@@ -3,8 +3,8 @@
 The folder holds the best model of the run, with its weights in half precision; they load as float32. A model that
 generates decodes with beams by default. The model is evaluated on the test split as a user will load it. The card has
 these figures, published figures if there are any, and the task's pictures. An absolute path to the data is shortened to
-its id on the Hub or its last part. ``run.json`` has all figures, so ``attnzoo card`` can write the card again after the
-run is gone.
+its id on the Hub or its last part. ``run.json`` has all figures, so ``card.py`` can write the card again without the
+run.
 """
 
 import json

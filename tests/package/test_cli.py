@@ -144,10 +144,6 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
         ("align FILE FILE --choose FILE FILE FILE --head 1", "leave --layer, --head and --shift out"),
         ("align FILE FILE", "FILE is empty; there is nothing to align"),
         ("pronounce --file FILE", "FILE has no words; write a word on each line"),
-        (
-            "card nothing",
-            "nothing is not a released model: it has no run.json; `attnzoo release RUN NEW_FOLDER`",
-        ),
         ("publish FILE a:b/c --dry-run", "repo_id must be owner/name, got 'a:b/c'"),
         ("publish FILE x/y/z --dry-run", "repo_id must be owner/name, got 'x/y/z'"),
         ("publish FILE x --dry-run", "repo_id='x' has no owner; write owner/x"),

@@ -96,14 +96,6 @@ def release_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def card_parser() -> argparse.ArgumentParser:
-    """The parser of ``attnzoo card``."""
-    parser = command_parser("attnzoo card", "Write a card again.", "my-model")
-    parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
-    add_overrides(parser, "the path to the data")
-    return parser
-
-
 def claims_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo claims``."""
     parser = command_parser("attnzoo claims", "Test claims of papers and tutorials about attention.", "quadratic-cost")

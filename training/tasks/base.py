@@ -1,4 +1,4 @@
-"""The protocol of a task, as ``train``, ``evaluate``, ``release`` and ``card`` use it.
+"""The protocol of a task, as ``train``, ``evaluate`` and ``release`` use it.
 
 A new task is a file with a subclass of :class:`Task`, and a line in ``TASKS`` in ``__init__.py``.
 """
