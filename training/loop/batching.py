@@ -75,7 +75,7 @@ class LengthBatchSampler(LengthBatches):
 
     def __init__(
         self,
-        lengths: Sequence[tuple[int, int]],
+        lengths: Sequence[tuple[int, int]] | np.ndarray,
         batch_tokens: int,
         seed: int,
         multiple_of: int = 1,

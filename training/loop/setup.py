@@ -178,9 +178,9 @@ def _made_once(make: Callable[[], T], accelerator: Accelerator) -> T:
             made[0] = make()
         except (OSError, ValueError) as error:
             made[1] = error
-    value, error = broadcast_object_list(made)
-    if error is not None:
-        raise error
+    value, fault = broadcast_object_list(made)
+    if fault is not None:
+        raise fault
     return value
 
 
