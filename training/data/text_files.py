@@ -78,7 +78,7 @@ def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
     with open_unpacked(file) as opened, io.TextIOWrapper(opened, encoding, "surrogateescape", newline="") as text:
         try:
             for number, line in enumerate(text, start=1):
-                if not NOT_DECODED.search(line) and (number > 1 or "\0" not in line):
+                if (line.isascii() or not NOT_DECODED.search(line)) and (number > 1 or "\0" not in line):
                     yield line.removeprefix("\ufeff") if number == 1 else line
                     continue
                 raw = line.encode(encoding, "surrogateescape")
