@@ -5,7 +5,6 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from ..data.pronunciations import PronunciationData, entries, read_extra_words, 
 from ..data.sources import Rows, short
 from ..data.splits import cut_note, split_of
 from .base import Batch, Card
+from .found_words import FoundWords, first_words
 from .letter_tokenizer import MAX_TOKENS, accents, letter_phoneme_tokenizer, word_normalizer
 from .metrics import PhonemeErrorRate, StressErrorRate, WordErrorRate
 from .sequence_to_sequence import ALIGNMENT, PICTURES, SNIPPET, SequenceToSequence, generate_texts
@@ -36,71 +36,7 @@ STRESS_NOTE = (
     " Stress errors: words with the right phonemes and the wrong stress; PER and WER without stress ignore it. "
     "The 95 % confidence intervals over words in `run.json` are by bootstrap."
 )
-MAX_UNDIVIDED = 0.05  # of the training words: up to this share of pronunciations without spaces is only reported
 MAX_PHONEMES = 64  # in a generated pronunciation, unless the data has longer ones
-
-
-@dataclass
-class _Words:
-    """The words of the data and their statistics, collected in one pass.
-
-    Attributes:
-        splits: the words of every split with their pronunciations; a streamed training split is left out
-        letters: the letters of the training words
-        accents: the accents' tokens at the beginning of training words
-        phonemes: the phonemes of their pronunciations
-        separated: the phonemes of training words with several phonemes
-        alone: the training words with only one phoneme, by this phoneme; words of one letter are left out
-        longest: the longest training example, as a message shows it, and its tokens on its longer side
-        shared: words that are in two splits, by the held-out split and the other one
-        streamed: the number of training entries of a stream
-    """
-
-    splits: dict[str, dict[str, list[str]]] = field(default_factory=lambda: {"train": {}, "validation": {}, "test": {}})
-    letters: set[str] = field(default_factory=set)
-    accents: set[str] = field(default_factory=set)
-    phonemes: set[str] = field(default_factory=set)
-    separated: set[str] = field(default_factory=set)
-    alone: dict[str, str] = field(default_factory=dict)
-    longest: tuple[str, int] = ("", 0)
-    shared: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    streamed: int = 0
-
-    def add(self, split: str, word: str, pronunciation: str, is_streamed: bool) -> None:
-        """Add an entry. The entries of the data's own held-out splits must be added first."""
-        for held_out in ("test", "validation"):
-            if held_out != split and word in self.splits[held_out]:
-                self.shared.setdefault((held_out, split), set()).add(word)
-        if split == "train":
-            phonemes = pronunciation.split()
-            accent, spelling = accent_and_spelling(word)
-            self.letters.update(spelling)
-            self.accents.update([accent] if accent else [])
-            self.phonemes.update(phonemes)
-            if len(phonemes) > 1:
-                self.separated.update(phonemes)
-            elif phonemes and len(spelling) > 1:
-                self.alone.setdefault(phonemes[0], word)
-            tokens = max(len(spelling) + bool(accent), len(phonemes)) + 1  # and the end
-            if tokens > self.longest[1]:
-                self.longest = f"{short(repr(word))}, {short(repr(pronunciation))}", tokens
-        self.streamed += is_streamed
-        if not is_streamed and pronunciation not in (known := self.splits[split].setdefault(word, [])):
-            known.append(pronunciation)
-
-    def undivided(self) -> list[str]:
-        """The training words whose only phoneme consists of those of other words: "kæt" of k, æ and t."""
-        return [word for phoneme, word in self.alone.items() if _is_made_of(phoneme, self.separated)]
-
-
-def _is_made_of(text: str, parts: set[str]) -> bool:
-    """Whether a text is a sequence of two or more of these parts."""
-    longest = max(map(len, parts), default=0)
-    ends = {0}
-    for end in range(1, len(text) + 1):
-        if any(start in ends and text[start:end] in parts for start in range(max(0, end - longest), end)):
-            ends.add(end)
-    return len(text) in ends and text not in parts
 
 
 class GraphemeToPhoneme(SequenceToSequence):
@@ -180,7 +116,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             given = {only: given[only]}
         self._given, self._moved, self._lower_case = frozenset(given), set[str](), set[str]()
         self._normalizer = word_normalizer(data.normalization or "nfc", data.lower_case)
-        found = _Words()
+        found = FoundWords()
         for name in ("test", "validation", "train"):  # last, so that its words are compared with the held-out ones
             for word, pronunciation in self._words(entries(given[name], data.path) if name in given else []):
                 split = self._split(word, name)
@@ -195,7 +131,7 @@ class GraphemeToPhoneme(SequenceToSequence):
                 found.add("train", word, pronunciation, is_streamed=False)
         if only not in given:
             self._move_unseen_letters(found)
-        self._check(found, [only] if only is not None and only in given else list(found.splits))
+        found.check([only] if only is not None and only in given else list(found.splits), data.path)
         self._letters, self._phonemes = sorted(found.letters), sorted(found.phonemes) + sorted(found.accents)
         listed = {p for words in found.splits.values() for ps in words.values() for p in ps}
         sounds = found.phonemes.union(*map(str.split, listed))
@@ -382,7 +318,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         has_stress = not self._drops_stress and any(_without_stress(phoneme) in known for phoneme in unknown)
         return "; --set task.data.stress=drop takes stress off them" if has_stress else ""
 
-    def _move_unseen_letters(self, found: _Words) -> None:
+    def _move_unseen_letters(self, found: FoundWords) -> None:
         """Move held-out words with letters of no training word to the training split, if a hash made the splits.
 
         In a script with many letters, such as the syllables of Hangul, some letters are in only one word.
@@ -400,45 +336,9 @@ class GraphemeToPhoneme(SequenceToSequence):
         if moved:
             print(
                 f"{self.data.path}: {len(moved):,} words that the hash put into the validation or test split "
-                f"have letters that no training word had, and are used for training instead: {_first(moved)}",
+                f"have letters that no training word had, and are used for training instead: {first_words(moved)}",
                 file=sys.stderr,
             )
-
-    def _check(self, found: _Words, splits: list[str]) -> None:
-        """Raise an error if the data cannot be used for training or evaluation; ``splits`` must all have words."""
-        path = self.data.path
-        if not found.separated and any(len(phoneme) > 1 for phoneme in found.phonemes):
-            raise ValueError(
-                f"{path}: no pronunciation has a space, such as {short(repr(min(found.phonemes)))}; separate phonemes "
-                "by spaces: k æ t"
-            )
-        if undivided := set(found.undivided()):
-            message = (
-                f"{path}: the pronunciations of {len(undivided):,} words, such as {_first(undivided)}, have no spaces, "
-                "though they are made of the phonemes of other words; separate their phonemes by spaces"
-            )
-            if len(undivided) > MAX_UNDIVIDED * (found.streamed or len(found.splits["train"])):
-                raise ValueError(message)
-            print(message, file=sys.stderr)
-        for split in splits:
-            if not (found.letters if split == "train" else found.splits[split]):
-                total = sum(map(len, found.splits.values())) + found.streamed
-                raise ValueError(f"{path} has no words for the {split} split, of {total} words in all")
-        if found.shared:
-            (held_out, split), words = next(iter(found.shared.items()))
-            raise ValueError(
-                f"{path}: {len(words):,} words of the {held_out} split are in the {split} split too: {_first(words)}; "
-                f"remove them from one of the two, else the figures of the {held_out} split are not measured on words "
-                "that are new to the model"
-            )
-        for split in ("validation", "test") if "train" in splits else ():  # else the tokenizer raises the error
-            for word in sorted(found.splits[split]):
-                if unknown := sorted(set(accent_and_spelling(word)[1]) - found.letters):
-                    strip = ", or set task.data.normalization=strip_accents" if accents(unknown) else ""
-                    raise ValueError(
-                        f"{path}: {word!r} of the {split} split has letters that no training word has: "
-                        f"{' '.join(unknown)}; remove it, or add training words{strip}"
-                    )
 
     def _split(self, word: str, given: str) -> str:
         """The split of a word that is in the ``given`` split of the data."""
@@ -496,8 +396,3 @@ def _figures(
         f"{name}_low": low,
         f"{name}_high": high,
     }
-
-
-def _first(words: set[str]) -> str:
-    """The first three words, for a message."""
-    return ", ".join(short(repr(word)) for word in sorted(words)[:3]) + (", ..." if len(words) > 3 else "")
