@@ -1,6 +1,7 @@
 """What a training needs before its first step: :func:`setup` makes a :class:`Run`."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from .starting import Start
 from .threads import take_free_processors
 from .training_state import TrainingState, processes_and_batches
 
+FEWEST = 100  # training examples; from fewer, no task is learned
 LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has no limit of its own
 
 
@@ -128,6 +130,9 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
         + (f"; going on after step {clock.steps}" if resume else "")
     )
+    if not isinstance(examples, IterableDataset) and len(examples) < FEWEST:
+        few = f"{len(examples):,} training examples are too few for a model that is right on others; give thousands"
+        accelerator.print(f"warning: {few}", file=sys.stderr)
     description = describe_run(settings.seed, precision, accelerator.num_processes)
     made = accelerator, accumulation_steps, model, terms, state
     run = Run(recipe, task, output, tokenizer, *made, replaced, description)
