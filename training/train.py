@@ -72,7 +72,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     run = setup(recipe, task, output, resume, overwrite)
     accelerator, state, clock, best = run.accelerator, run.state, run.state.clock, run.state.best
     with signals_to_stop() as received:
-        bar = progress_bar(settings, is_shown=accelerator.is_main_process)
+        bar = progress_bar(clock, is_shown=accelerator.is_main_process)
         # A run may have been killed after its last evaluation, before it wrote run.json.
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         while progress < 1:
@@ -86,8 +86,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             step(run, rate)
             progress = clock.progress(accelerator)
             state.since_log.tokens += num_labels
-            done = clock.steps if settings.max_minutes is None else progress * settings.max_minutes
-            bar.update(done - bar.n)
+            bar.set_description_str(clock.described(), refresh=False)
+            bar.update(progress - bar.n)
 
             if clock.steps % settings.log_every == 0:
                 log_step(run, rate, bar)

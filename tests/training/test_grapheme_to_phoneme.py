@@ -265,6 +265,10 @@ def test_a_word_list_needs_no_header(tmp_path: Path, capsys: Any) -> None:
         assert ("has no header" in capsys.readouterr().err) == (not header)
     assert sizes[0] == sizes[1]
     assert sum(sizes[0].values()) == 4**4
+    for last, fault in (("bad row", "row 257: column 'pronunciation' is empty"), ("a\ta\ta", "line 257: 3 cells, but")):
+        path.write_text(f"{rows}{last}\n")
+        with pytest.raises(ValueError, match=fault):
+            GraphemeToPhoneme(PronunciationData(path=str(path)))
     short = "kinn\tç i n\nnál\tn au l\nsól\ts o l\n"  # ç is in the first row alone
     path.write_text(short)
     assert len(GraphemeToPhoneme(str(path), "test").splits["test"]) == 3

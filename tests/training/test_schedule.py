@@ -88,6 +88,17 @@ def test_a_training_limited_by_minutes_takes_its_least_steps() -> None:
     assert progress == pytest.approx([0, 0.25, 0.5, 0.75, 1])
 
 
+def test_the_bar_shows_the_real_minutes_also_if_the_steps_take_longer() -> None:
+    for settings, shown in (
+        (Training(max_minutes=3, min_steps=1500), "4.2/3.0 minutes and 700/1,500 steps"),
+        (Training(max_minutes=3), "4.2/3.0 minutes"),
+        (Training(max_steps=2000), "700/2,000 steps"),
+    ):
+        clock = Clock(settings)
+        clock.load_state_dict({"steps": 700, "minutes": 4.2, "seconds_since_log": 0.0})
+        assert clock.described() == shown
+
+
 @pytest.mark.parametrize(("idle", "free"), [(0.0, 1), (0.4, 1), (1.6, 2), (3.0, 3)])
 def test_processors_that_other_programs_use_are_not_free(
     idle: float, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

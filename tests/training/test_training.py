@@ -161,10 +161,14 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
 
 
 @pytest.mark.usefixtures("few_phonemes")
-def test_a_training_of_too_few_minutes_for_a_step_takes_one(dictionary: Path, tmp_path: Path) -> None:
+def test_a_training_of_too_few_minutes_for_a_step_takes_one_and_few_examples_give_a_warning(
+    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnzoo.training.loop.setup.FEWEST", 10**9)
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_minutes=1e-9", "training.min_steps=1"]
     run = json.loads((train_recipe("demo", tmp_path, sets) / "run.json").read_text())
     assert (run["steps"], run["total_steps"]) == (1, 1)
+    assert "training examples are too few for a model that is right on others" in capsys.readouterr().err
 
 
 def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:

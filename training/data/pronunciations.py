@@ -163,11 +163,13 @@ def _with_columns(data: PronunciationData) -> PronunciationData:
             f"{path} has no {'tab' if separator == TAB else repr(separator)} between words and pronunciations; if "
             "white space is between them, let its name end in .txt"
         )
-    if not rows or any(len(row) != 2 for row in rows) or {*rows[0]} & {*names}:
+    pairs = [row for row in rows if len(row) == 2]
+    # A few rows may be malformed: read_rows names them.
+    if len(rows) >= 2 * len(pairs) or len(rows[0]) != 2 or {*rows[0]} & {*names}:
         return data
-    if sign := next((sign for sign in SEPARATORS if all(sign in row[0] for row in rows)), None):
+    if sign := next((sign for sign in SEPARATORS if all(sign in row[0] for row in pairs)), None):
         raise SourceError(f"{path}, line 1: {short(repr(rows[0][0]))} is not a word{separator_remedy(sign)}")
-    first, *others = ({*row[1].split()} for row in rows)
+    first, *others = ({*row[1].split()} for row in pairs)
     if first.isdisjoint(itertools.chain(*others)):
         raise SourceError(
             f"{path} has no column {names[0]!r}, and its first line, {short(', '.join(rows[0]))}, may be a header or a "

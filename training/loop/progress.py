@@ -46,6 +46,16 @@ class Clock:
         progress = torch.tensor(done, device=accelerator.device)
         return broadcast(progress).item()
 
+    def described(self) -> str:
+        """The steps or the minutes; with ``min_steps``, which may prolong the training, both."""
+        settings = self.settings
+        most = settings.min_steps if settings.max_steps is None else settings.max_steps
+        steps = f"{self.steps:,}/{most:,} steps"
+        if settings.max_minutes is None:
+            return steps
+        minutes = f"{self.minutes():.1f}/{settings.max_minutes:.1f} minutes"
+        return minutes if settings.min_steps == 1 else f"{minutes} and {steps}"
+
     def seconds_since_log(self) -> float:
         previous, self._logged = self._logged, time.perf_counter()
         return self._logged - previous
@@ -189,14 +199,13 @@ class Best:
         vars(self).update(state)
 
 
-def progress_bar(settings: Training, is_shown: bool) -> tqdm:
-    """A bar that counts steps, or minutes if these limit the training."""
-    count = "{n_fmt}/{total_fmt} steps" if settings.max_steps is not None else "{n:.1f}/{total:.1f} minutes"
+def progress_bar(clock: Clock, is_shown: bool) -> tqdm:
+    """A bar of the training's share that is done; its description is that of the clock."""
     # A terminal sees the bar move; a log file gets a line now and then.
     return tqdm(
-        total=settings.max_steps or settings.max_minutes,
-        desc="training",
-        bar_format="{desc} {percentage:3.0f}%|{bar}| " + count + ", {remaining} left{postfix}",
+        total=1.0,
+        desc=clock.described(),
+        bar_format="training {percentage:3.0f}%|{bar}| {desc}, {remaining} left{postfix}",
         mininterval=0.5 if sys.stderr.isatty() else 15,
         disable=not is_shown,
     )

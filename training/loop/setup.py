@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,6 +36,7 @@ from .threads import take_free_processors
 from .training_state import TrainingState, processes_and_batches
 
 PREPARING = timedelta(hours=4)  # for which the processes may wait for one that reads and encodes the data
+FEWEST = 100  # training examples; from fewer, no task is learned
 LONGEST = 512  # tokens to which a tokenizer truncates, on request, if the model has no limit of its own
 
 T = TypeVar("T")
@@ -137,6 +139,9 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
         + (f"; continuing after step {clock.steps}" if resume else "")
     )
+    if not isinstance(examples, IterableDataset) and len(examples) < FEWEST:
+        few = f"{len(examples):,} training examples are too few for a model that is right on others; give thousands"
+        accelerator.print(f"warning: {few}", file=sys.stderr)
     description = describe_run(settings.seed, precision, accelerator.num_processes)
     made = accelerator, accumulation_steps, model, terms, state
     run = Run(recipe, task, output, tokenizer, *made, replaced, description)
