@@ -32,7 +32,7 @@ def load_trained(auto_class: Any, folder: Any, unused: str | None = None) -> Any
     except Exception as error:  # Transformers raises any class of error for a wrong index or header
         raise ValueError(f"the weights of {folder} cannot be loaded: {type(error).__name__}: {error}") from error
     missing = sorted(name for name in report["missing_keys"] if unused is None or not name.startswith(unused))
-    # Where another class is loaded than the one that was saved, parts of the latter are left out.
+    # If another class is loaded than the one that was saved, parts of the saved model are left out.
     strays = sorted(report["unexpected_keys"]) if unused is None and isinstance(model, SafetensorsModel) else []
     if strays:
         raise ValueError(

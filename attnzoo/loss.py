@@ -243,7 +243,7 @@ def _averaged(total: Tensor, num_items: Count, is_given: Tensor) -> Tensor:
 def _count(num_items: Count, is_given: Tensor) -> Tensor | float:
     """The number that a summed loss is divided by, at least 1.
 
-    For a wrong value on a GPU, which the host would have to wait for, it is NaN.
+    For a wrong value on a GPU, for which the host would have to wait, it is NaN.
 
     Raises:
         ValueError: ``num_items`` is not one number, 0 or more, or it is 0 and there are labels.

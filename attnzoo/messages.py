@@ -15,7 +15,7 @@ def shown(text: str) -> str:
 
 
 def shown_each(texts: Iterable[str]) -> str:
-    """The different texts with commas between them; after the first ``MOST_LISTED``, how many more there are."""
+    """The different texts with commas between them; after the first ``MOST_LISTED`` the number of the others."""
     different = list(dict.fromkeys(texts))
     more = len(different) - MOST_LISTED
     return ", ".join(map(shown, different[:MOST_LISTED])) + (f" and {more:,} more" if more > 0 else "")

@@ -240,7 +240,7 @@ class SutskeverDecoder(nn.Module):
 
 
 class SteppingDecoder(nn.Module):
-    """A decoder that can take one step after the other, as is needed where a step reads the attention of the last one.
+    """A decoder that can take one step after the other, as needed if a step reads the attention of the last one.
 
     A subclass defines ``initial_state``, ``step`` (the equations), and ``read_out`` for what can be computed after the
     loop. ``forward`` is the loop, over a whole target or over the next tokens of one. Under autocast the states keep

@@ -73,7 +73,7 @@ class StepProducts:
         return GateSum(bias, weight, width, *others)
 
     def child(self, module: nn.Module) -> Any:
-        """What replaces a part of a module in the copy; here nothing does."""
+        """The replacement of a part of a module in the copy; here there is none."""
         return module
 
     def for_loop(self, module: Any) -> Any:

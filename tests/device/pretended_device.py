@@ -37,7 +37,7 @@ aten = torch.ops.aten
 
 
 class Counts:
-    """What the device did in a block of :func:`counting`.
+    """The operations of the device in a block of :func:`counting`.
 
     Attributes:
         operations: by name
@@ -55,7 +55,8 @@ COUNTS = Counts()  # of the block that is counted at present
 
 
 def line() -> str:
-    """The innermost line of the package among the callers: "loss.py:12"; that of another library where there is none.
+    """The innermost line of the package among the callers, such as "loss.py:12"; if there is none, that of another
+    library.
 
     Threads of the autograd engine run without a caller: "backward".
     """
@@ -145,7 +146,7 @@ WITHOUT_KERNEL = {
 
 
 def run(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Run an operation of which an argument is on the device, or asks for it."""
+    """Run an operation with an argument on the device, or with the device as an argument."""
     name = function.overloadpacket.__name__
     values, spec = pytree.tree_flatten((args, kwargs))
     inputs = [value for value in values if is_pretended(value)]
@@ -178,7 +179,7 @@ def run(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def check_devices(function: Any, name: str, args: Any, inputs: list[Any], of_cpu: list[Tensor]) -> None:
-    """Raise an error where CUDA does: tensors of two devices."""
+    """Raise an error for tensors of two devices, as CUDA does."""
     if not inputs or not of_cpu or name in TAKES_BOTH or (name in BY_INDEX and is_pretended(args[0])):
         return
     takes_scalar = torch.Tag.pointwise in function.tags or name in TAKES_A_CPU_SCALAR
@@ -191,7 +192,7 @@ def check_devices(function: Any, name: str, args: Any, inputs: list[Any], of_cpu
 
 
 def count(name: str, args: Any, kwargs: dict[str, Any], inputs: list[Any], device: torch.device | None) -> None:
-    """Count the operation, what the host reads for it, and what it copies from the host."""
+    """Count the operation, the values that the host reads for it, and its copies from the host."""
     if name not in WITHOUT_KERNEL:
         COUNTS.operations[name] += 1
     is_masked = name in BY_INDEX and any(
@@ -239,7 +240,7 @@ class CudnnRNN(torch.autograd.Function):
 
 
 def run_rnn(kind: str, inputs: Tensor, lengths: Tensor | None, state: Any, weights: Any, options: Any) -> Any:
-    """Check what cuDNN asks for, and run it. Options: biases, layers, dropout, training, directions, batch first."""
+    """Check cuDNN's requirements, and run it. Options: biases, layers, dropout, training, directions, batch first."""
     states = list(state) if isinstance(state, list | tuple) else [state]
     tensors = [inputs, *states, *weights]
     if lengths is not None and lengths.device.type != "cpu":
@@ -292,7 +293,7 @@ PROMOTED = ("addcmul", "addcdiv", "cat", "stack", "index_put", "scatter_add", "d
 
 
 def register_autocast(library: Any) -> None:
-    """CUDA's lists: what runs in autocast's precision, what in float32, what in the widest type of its inputs."""
+    """CUDA's lists of operations in autocast's precision, in float32, and in the widest type of their inputs."""
     for names, choose in (
         (LOW_PRECISION, lambda _: torch.get_autocast_dtype(NAME)),
         (FLOAT32, lambda _: torch.float32),
@@ -388,7 +389,7 @@ def make(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 @contextmanager
 def counting() -> Iterator[Counts]:
-    """What the device does in the block."""
+    """The operations of the device in the block."""
     global COUNTS
     COUNTS = Counts()
     yield COUNTS

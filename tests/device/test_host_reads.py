@@ -1,4 +1,4 @@
-"""How often the host reads a value of the device. Each read waits for the device, which has nothing to do meanwhile."""
+"""The number of times that the host reads a value of the device. Each read waits for the device."""
 
 from collections import Counter
 from pathlib import Path
@@ -47,7 +47,7 @@ GENERATING += ["encoder_decoder-post-sinusoidal", "encoder_decoder-pre-sinusoida
 
 
 def padded_texts(model: Any, device: torch.device, repeats: int = 1) -> dict[str, Tensor]:
-    """Texts and labels of unequal lengths; with ``repeats`` the same, longer."""
+    """Texts and labels of unequal lengths; ``repeats`` makes them longer."""
     rows = [
         {name: value * repeats if isinstance(value, list) else value for name, value in row.items()}
         for row in rows_for(model)

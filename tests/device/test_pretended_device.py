@@ -1,4 +1,4 @@
-"""What a GPU would meet: every family on a pretended device, with the results of the CPU."""
+"""Every family on a pretended device: the results equal those of the CPU."""
 
 import copy
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def moved(value: Any, device: torch.device | str) -> Any:
 
 
 def on_both(device: torch.device, model: nn.Module, use: Callable[[Any], Any], tolerance: float = 1e-9) -> Any:
-    """What ``use`` makes of the model, the same on the device as on the CPU."""
+    """The result of ``use`` with the model, which must be the same on the device and on the CPU."""
     on_device = copy.deepcopy(model).to(device)
     found, expected = moved(use(on_device), "cpu"), use(model)
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)

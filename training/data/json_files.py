@@ -73,7 +73,7 @@ def _rows(files: list[tuple[str, Any]], columns: dict[str, str]) -> Iterator[dic
 
 
 def _refuse_wrapped(row: dict[str, Any], name: str) -> None:
-    """Raise a SourceError if an object of the file is no row, but has rows inside it."""
+    """Raise a SourceError if an object of the file is not a row but has rows inside it."""
     for key, value in row.items():
         items = list(value.values()) if isinstance(value, dict) else value
         if isinstance(items, list) and items and all(isinstance(item, list | dict) for item in items):

@@ -106,7 +106,9 @@ def label_text(value: Any) -> str:
 
 
 def _kind(label: Any) -> str:
-    """What a label is. All must be alike: true and 1 would be two labels, and 1 beside words is a slip."""
+    """The kind of a label. All labels must be of one kind: true and 1 would be two labels, and 1 among words is a
+    mistake.
+    """
     return "text" if isinstance(label, str) else "true or false" if isinstance(label, bool) else "numbers"
 
 

@@ -19,7 +19,7 @@ def length_of(example: Example) -> tuple[int, int]:
 
 
 def lengths_of(examples: datasets.Dataset) -> np.ndarray:
-    """What ``length_of`` says of every example, from where its lists begin: the lists themselves are not read.
+    """The results of ``length_of`` for every example, from the offsets of its lists: the lists themselves are not read.
 
     Shape:
         - returns: (N, 2) int32
