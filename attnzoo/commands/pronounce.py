@@ -2,16 +2,20 @@
 
 import argparse
 import re
+import warnings
 from typing import Any
 
 import torch
 
+from ..messages import shown
 from ..pronunciation import Pronouncer
 from ..viewer import plot_alignments
 from ..viewer.pictures import require_picture
 from .lines import Texts, refuse_overwriting
 from .models import folder_of
 from .parsers import pronounce_parser
+
+PHRASE = 5  # words of a longer one are a text
 
 
 def main(arguments: list[str]) -> None:
@@ -24,6 +28,9 @@ def main(arguments: list[str]) -> None:
     given = Texts(options, "text" if options.sentence else "word")
     if options.plot:
         refuse_overwriting("--plot", options.plot, given.source, options.lexicon)
+    if not options.sentence and (text := next((one for one in given.texts if len(one.split()) > PHRASE), None)):
+        said = f"{shown(text)} has {len(text.split()):,} words, and is printed as one"
+        warnings.warn(f"{said}; add --sentence to keep the words of a text apart", stacklevel=2)
     folder = options.model and folder_of(options.model, "pronounce")
     sources = options.accent, options.phones, options.lexicon, options.dictionary, folder
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -45,8 +52,10 @@ def main(arguments: list[str]) -> None:
             for word in words:
                 if word.text and word.phonemes is None:
                     given.refuse(number, pronouncer.reason(word.text))
-    shown = pronouncer.words([*filter(None, given.texts)][:4], alignments=True) if options.plot else []
-    drawn = [(pair.weights, pair.source_words, pair.target_words) for word in shown for pair in word.alignments if pair]
+    plotted = pronouncer.words([*filter(None, given.texts)][:4], alignments=True) if options.plot else []
+    drawn = [
+        (pair.weights, pair.source_words, pair.target_words) for word in plotted for pair in word.alignments if pair
+    ]
     if drawn:
         weights, source, target = zip(*drawn, strict=True)
         plot_alignments(weights, source, target, options.plot)

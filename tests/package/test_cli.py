@@ -113,6 +113,15 @@ def test_pronounce_a_file_and_texts(capsys: pytest.CaptureFixture[str], tmp_path
     assert output_of(capsys, "pronounce", "--sentence", *texts[::2]) == ["HH AH0 L OW1 | K AE1 T", "DH AH0 | K AE1 T"]
 
 
+def test_pronounce_says_how_the_words_of_a_text_stay_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "The cat and the dog sleep. It is late."
+    main(["pronounce", "United States of America", text, text.lower()])
+    said = f"warning: {text!r} has 9 words, and is printed as one; add --sentence to keep the words of a text apart\n"
+    assert capsys.readouterr().err == said
+    main(["pronounce", text, "--sentence"])
+    assert capsys.readouterr().err == ""
+
+
 def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     for output, unknown in (("plain", "\n\n"), ("tsv", "寿司\t\tunknown\t\n")):
         with pytest.raises(SystemExit) as stopped:
