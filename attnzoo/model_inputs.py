@@ -95,9 +95,9 @@ def checked(forward: Forward) -> Forward:
             if "past_key_values" in kwargs:
                 raise TypeError(f"cache and past_key_values are names of the same argument; give {CACHE} alone")
             kwargs["past_key_values"] = kwargs.pop("cache")
-        if args and (len(args) > len(parameters) or not kwargs.keys().isdisjoint(parameters[: len(args)])):
-            signature.bind(self, *args, **kwargs)  # raises Python's own error
         given, checks = dict(zip(parameters, args, strict=False)) | kwargs, Checks()
+        if len(args) > len(parameters) or len(given) < len(args) + len(kwargs):  # too many, or one given twice
+            signature.bind(self, *args, **kwargs)  # raises Python's own error
         for name in kwargs:
             if name not in parameters:
                 _check_extra(self, name, given, parameters)

@@ -178,7 +178,7 @@ def fields(of: dict[Any, str]) -> Any:
 def test_sizes_below_one_or_of_another_type(config_class: Any, name: str) -> None:
     others = {"sentence_pair": True} if name == "gate_size" else {}
     for value in (0, -1):
-        with refused(StrictDataclassError, f"{name} must be at least 1, got {value}"):
+        with refused(StrictDataclassError, name, f"must be at least 1, got {value}"):
             config_class(**others, **{name: value})
     for value in ("3", 2.5, True, *([] if name in OPTIONAL else [None])):
         with refused(StrictDataclassError, name, "int", repr(value)):

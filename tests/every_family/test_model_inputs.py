@@ -269,7 +269,7 @@ def test_collators_of_language_models_are_known(kind: str, tmp_path: Path) -> No
 )
 def test_sizes_beyond_every_limit(config_class: Any, given: dict[str, int]) -> None:
     name, value = next(iter(given.items()))
-    with refused((StrictDataclassError, ValueError), f"{name} must be at most", f"{value:,}"):
+    with refused((StrictDataclassError, ValueError), name, "must be at most", f"{value:,}"):
         config_class(**given)
 
 
