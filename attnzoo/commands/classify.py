@@ -8,8 +8,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ..batching import by_length
 from ..loading import load_trained
-from ..messages import shown
+from ..messages import shown, shown_each
 from ..model_inputs import MOST_TOKENS
+from ..phonemes import unknown_parts
 from ..viewer.attention_view import view
 from ..viewer.page import save_page
 from ..viewer.pictures import require_page
@@ -104,8 +105,10 @@ class Classifier:
         if not any(map(str.isalnum, "".join(known))):
             warnings.warn(f"{shown(text)} has no word that this model knows; its label is meaningless", stacklevel=2)
         elif 2 * len(known) < len(read):
-            count = f"{len(read) - len(known)} of its {len(read)} words"
-            warnings.warn(f"this model does not know {count}: {shown(text)}; the label may be wrong", stacklevel=2)
+            count = f"{len(read) - len(known)} words of {len(read)}"
+            unknown = shown_each(unknown_parts(self.tokenizer, self.tokenizer([text], verbose=False), 0, text))
+            said = f"{shown(text)} has {count} that this model does not know, {unknown}; the label may be wrong"
+            warnings.warn(said, stacklevel=2)
 
     def __call__(self, rows: list[list[str]]) -> list[str]:
         """The label of every row of texts."""

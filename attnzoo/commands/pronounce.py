@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..messages import shown
+from ..messages import shown, shown_each
 from ..pronunciation import Pronouncer
 from ..viewer import plot_alignments
 from ..viewer.pictures import require_picture
@@ -49,9 +49,10 @@ def main(arguments: list[str]) -> None:
                 print(pronouncer.join(words))
             else:
                 _print_word(words[0], options)
-            for word in words:
-                if word.text and word.phonemes is None:
-                    given.refuse(number, pronouncer.reason(word.text))
+            unknown = dict.fromkeys(word.text for word in words if word.text and word.phonemes is None)
+            if unknown:
+                several = f"{shown_each(unknown)} have no pronunciation; " if len(unknown) > 1 else ""
+                given.refuse(number, several + pronouncer.reason(next(iter(unknown))))
     plotted = pronouncer.words([*filter(None, given.texts)][:4], alignments=True) if options.plot else []
     drawn = [
         (pair.weights, pair.source_words, pair.target_words) for word in plotted for pair in word.alignments if pair

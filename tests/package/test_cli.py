@@ -113,6 +113,14 @@ def test_pronounce_a_file_and_texts(capsys: pytest.CaptureFixture[str], tmp_path
     assert output_of(capsys, "pronounce", "--sentence", *texts[::2]) == ["HH AH0 L OW1 | K AE1 T", "DH AH0 | K AE1 T"]
 
 
+def test_the_unknown_words_of_a_text_are_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["pronounce", "--sentence", f"cat {' '.join('寿司品東京大学北海道')} 寿 cat", "cat"])
+    listed = "'寿', '司', '品', '東', '京', '大', '学', '北' and 2 more"
+    error = f"error: text 1: {listed} have no pronunciation; '寿' has characters that this model does not know: '寿'\n"
+    assert capsys.readouterr() == ("K AE1 T | K AE1 T\nK AE1 T\n", error)
+
+
 def test_pronounce_says_how_the_words_of_a_text_stay_apart(capsys: pytest.CaptureFixture[str]) -> None:
     text = "The cat and the dog sleep. It is late."
     main(["pronounce", "United States of America", text, text.lower()])
@@ -262,7 +270,8 @@ def test_classify_says_which_text_it_cannot_read(capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 5
     assert "warning: 'Хороший фильм!' has no word that this model knows; its label is meaningless\n" in printed.err
-    assert "of its 5 words: 'Dieser Film ist schlecht gemacht'; the label may be wrong\n" in printed.err
+    unknown = "4 words of 5 that this model does not know, 'Dieser', 'ist', 'schlecht', 'gemacht'"
+    assert f"warning: 'Dieser Film ist schlecht gemacht' has {unknown}; the label may be wrong\n" in printed.err
     assert len(printed.err.splitlines()) == 2
 
 
