@@ -2,7 +2,8 @@
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,23 +103,15 @@ def require_readable(folder: str | Path) -> None:
     for path in sorted(Path(folder).glob("*.json")):
         if path.name in JSON_FILES:
             read_mapping(path)
-    parts: dict[str, Callable[[], Any]] = {
-        "config.json": lambda: AutoConfig.from_pretrained(folder, **NO_CODE),
-        "tokenizer.json or tokenizer_config.json": lambda: _try_tokenizer(folder),
-    }
-    read: dict[str, Any] = {}
-    for name, reader in parts.items():
-        try:
-            found = read[name] = reader()
-        except OSError:
-            raise
-        except Exception as error:  # Transformers and tokenizers raise whatever a wrong value makes them raise
-            raise ValueError(f"{name} in {folder} is damaged: {error}") from error
-        if name == "config.json" and found.architectures is not None:
-            architectures = found.architectures
-            if not isinstance(architectures, list) or not all(isinstance(one, str) for one in architectures):
-                raise ValueError(f"config.json in {folder} is damaged: architectures is {architectures!r}")
-    config, tokenizer = read.values()
+    with _naming_damage("config.json", folder):
+        config = AutoConfig.from_pretrained(folder, **NO_CODE)
+        names = config.architectures or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"architectures is {names!r}")
+    with _naming_damage("tokenizer.json or tokenizer_config.json", folder):
+        tokenizer = AutoTokenizer.from_pretrained(folder, **NO_CODE)
+        if "attention_mask" not in tokenizer(["", ""], padding=tokenizer.pad_token is not None):
+            raise ValueError("it makes no attention_mask")
     if isinstance(config, ZooConfig) and len(tokenizer) < config.vocab_size:
         warnings.warn(
             f"the tokenizer in {folder} has {len(tokenizer):,} tokens, and the model {config.vocab_size:,}; if it is "
@@ -127,11 +120,15 @@ def require_readable(folder: str | Path) -> None:
         )
 
 
-def _try_tokenizer(folder: str | Path) -> Any:
-    tokenizer = AutoTokenizer.from_pretrained(folder, **NO_CODE)
-    if "attention_mask" not in tokenizer(["", ""], padding=tokenizer.pad_token is not None):
-        raise ValueError("it makes no attention_mask")
-    return tokenizer
+@contextmanager
+def _naming_damage(name: str, folder: str | Path) -> Iterator[None]:
+    """Turn an error of any class into a ValueError that names the file. An OSError names it already."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # Transformers and tokenizers raise whatever a wrong value makes them raise
+        raise ValueError(f"{name} in {folder} is damaged: {error}") from error
 
 
 def _card_tags(folder: str) -> set[str]:

@@ -366,7 +366,7 @@ def _ids(model: Any, sequences: Tensor) -> list[int]:
     ids: list[int] = (sequences if sequences.ndim == 1 else sequences[0]).tolist()
     size = getattr(model.config.get_text_config(decoder=True), "vocab_size", None)
     if wrong := [number for number in ids if number < 0 or (size is not None and number >= size)]:
-        raise ValueError(f"target has {wrong[0]}, which is no id of the model's {size} tokens")
+        raise ValueError(f"target has {wrong[0]}, which is not an id of the model's {size} tokens")
     return ids
 
 

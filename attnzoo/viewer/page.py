@@ -40,7 +40,7 @@ def page(views: "Sequence[AttentionView]") -> str:
     """The page of these views, one of which is shown at a time; see :meth:`attnzoo.viewer.AttentionView.to_html`.
 
     Raises:
-        TypeError: this is no list of views.
+        TypeError: ``views`` is not a list of views.
         ValueError: there is no view, or they have more than ``MOST_WEIGHTS``.
     """
     if isinstance(views, str) or not isinstance(views, Sequence) or not all(hasattr(one, "maps") for one in views):
@@ -74,7 +74,7 @@ def save_page(views: "Sequence[AttentionView]", path: str | Path) -> Path:
     """Write one page of several views to a file; missing folders are made.
 
     Raises:
-        TypeError: this is no list of views.
+        TypeError: ``views`` is not a list of views.
         ValueError: there is no view, they have more than ``MOST_WEIGHTS``, or the file name does not end in .html or
             .htm.
     """
