@@ -171,8 +171,18 @@ def test_the_model_keeps_its_mode() -> None:
         ("bart", (TEXT, " "), ValueError, "target is empty"),
         ("bart", (TEXT, 3), TypeError, "target must be a text, .* got int"),
         ("bart", (TEXT, torch.tensor([2.0, 3.0])), TypeError, "must hold the ids of tokens, got a tensor of float32"),
-        ("bart", (TEXT, torch.tensor([2, -1])), ValueError, "target has -1, which is not an id of the model's 13 tokens"),
-        ("bart", (TEXT, torch.tensor([2, 13])), ValueError, "target has 13, which is not an id of the model's 13 tokens"),
+        (
+            "bart",
+            (TEXT, torch.tensor([2, -1])),
+            ValueError,
+            "target has -1, which is not an id of the model's 13 tokens",
+        ),
+        (
+            "bart",
+            (TEXT, torch.tensor([2, 13])),
+            ValueError,
+            "target has 13, which is not an id of the model's 13 tokens",
+        ),
         ("bart", (TEXT, torch.tensor(2)), ValueError, r"shape \(tokens,\) or \(sequences, tokens\), got \(\)"),
         ("bart", (TEXT, torch.ones(1, 1, 2).long()), ValueError, r"got \(1, 1, 2\)"),
         (
