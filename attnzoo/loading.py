@@ -39,6 +39,13 @@ def load_trained(auto_class: Any, folder: Any, unused: str | None = None) -> Any
             f"the weights of {folder} have {_listed(strays)}, for which its config has no place; is it the config of "
             "another model?"
         )
+    tied = model.get_expanded_tied_weights_keys(all_submodels=True)
+    untied = sorted(tied.keys() - model.all_tied_weights_keys.keys())
+    if untied:  # then Transformers uses both, and only logs it
+        raise ValueError(
+            f"the weights of {folder} have two values for {_listed(untied)}, which its config ties to the embeddings; "
+            "are they the weights of another model? If not, write tie_word_embeddings: false into config.json"
+        )
     if missing:
         raise ValueError(
             f"the weights of {folder} lack {_listed(missing)}, which its config asks for; random ones would stand in "

@@ -165,6 +165,10 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(
                 f"decoder_start_token_id={other} is not the model's ({start}); set it in the model's config"
             )
+        own = getattr(self.model.generation_config, "decoder_start_token_id", start)
+        if own not in (start, None):
+            fields = f"{own} in generation_config.json and {start} in config.json"
+            raise ValueError(f"decoder_start_token_id is {fields}; write the same in both")
         given = {"n_best": n_best, "alignments": alignments}
         generate_kwargs |= {name: value for name, value in given.items() if value is not None}
         return {} if errors is None else {"errors": errors}, generate_kwargs, {}
@@ -303,7 +307,7 @@ class SourceToTargetPipeline(Pipeline):
         ids = [[token for token in row if token != IGNORED] for row in outputs["labels"].flatten(0, 1).tolist()]
         rows, texts = iter(ids), iter(self.tokenizer.batch_decode(ids, skip_special_tokens=True))
         self._warn_of_low_scores(outputs)
-        for number, scores in enumerate(outputs["scores"].tolist()):
+        for number, (source, scores) in enumerate(zip(outputs["texts"], outputs["scores"].tolist(), strict=True)):
             found = [{self.target_key: next(texts), "score": score} for score in scores]
             if "alignments" in outputs:
                 is_source = outputs["attention_mask"][number].bool()
@@ -312,7 +316,10 @@ class SourceToTargetPipeline(Pipeline):
                     target_tokens = token_names(self.tokenizer, next(rows))
                     alignment = weights[: len(target_tokens), is_source].tolist()
                     target.update(source_tokens=source_tokens, target_tokens=target_tokens, alignment=alignment)
-            yield sorted(found, key=lambda target: target["score"], reverse=True)
+            found.sort(key=lambda target: target["score"], reverse=True)
+            if not found[0][self.target_key] and not outputs["is_sampled"]:
+                warnings.warn(f"the model predicts an empty target for {shown(source)}", stacklevel=2)
+            yield found
 
     def _warn_of_low_scores(self, outputs: dict[str, Any]) -> None:
         """Warn of sources whose best target is less probable than nearly all targets of texts like the training texts.

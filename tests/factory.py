@@ -404,9 +404,9 @@ def make_model(kind: str, seed: int = 0, std: float = 0.4, **overrides: Any) -> 
     return tiny_model(kind, seed=seed, std=std, dtype=torch.float32, **({"vocab_size": len(TOKENIZER)} | overrides))
 
 
-def save_folder(kind: str, folder: Path, seed: int = 0) -> Path:
+def save_folder(kind: str, folder: Path, seed: int = 0, **overrides: Any) -> Path:
     """A complete repository of a tiny model: weights, config, tokenizer and a card."""
-    make_model(kind, seed).save_pretrained(folder)
+    make_model(kind, seed, **overrides).save_pretrained(folder)
     TOKENIZER.save_pretrained(folder)
     header = "---\nlicense: apache-2.0\nlibrary_name: transformers\ntags:\n- attnzoo\n"
     if kind in ("attentional-rnn", "transformer-encoder-decoder"):

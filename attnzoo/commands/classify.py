@@ -47,9 +47,10 @@ def main(arguments: list[str]) -> None:
             if number not in by_number:
                 print()  # the output has a line for every line of the input
                 continue
-            print(f"{by_number[number]}\t{sentence}")
+            label = " ".join(by_number[number].split())  # a name may have a tab, which separates it from the sentence
+            print(f"{label}\t{sentence}")
             if options.html is not None:
-                text = tuple(sides[number]) if classifier.is_of_pairs else sentence
+                text = tuple(sides[number]) if len(sides[number]) == 2 else sentence
                 views.append(view(classifier.model, classifier.tokenizer, text))
     if views:
         save_page(views, options.html)
@@ -73,7 +74,9 @@ class Classifier:
         self.name = name
         self.model = load_trained(AutoModelForSequenceClassification, folder)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
-        self.is_of_pairs = "token_type_ids" in self.tokenizer.model_input_names
+        # Only models of attnzoo say how many texts they read.
+        is_of_pairs = getattr(self.model.config, "sentence_pair", None)
+        self.counts = {1, 2} if is_of_pairs is None else {1 + is_of_pairs}
 
     def sides(self, sentence: str) -> list[str]:
         """The one or two texts of a line; unknown words give a warning.
@@ -82,8 +85,9 @@ class Classifier:
             ValueError: the model reads another number of texts, or they are longer than it can read.
         """
         texts = sentence.split("\t")
-        if len(texts) != 1 + self.is_of_pairs:
-            expected = "two sentences with a tab between them" if self.is_of_pairs else "one sentence, without a tab"
+        if len(texts) not in self.counts:
+            forms = {1: "one sentence, without a tab", 2: "two sentences with a tab between them"}
+            expected = ", or ".join(forms[count] for count in sorted(self.counts))
             raise ValueError(f"{self.name} reads {expected}, got {shown(sentence)}")
         config, length = self.model.config, len(self.tokenizer(*texts, verbose=False)["input_ids"])
         most, positions = MOST_TOKENS, getattr(config, "max_position_embeddings", None)
@@ -99,7 +103,8 @@ class Classifier:
 
     def _warn_of_unknown_words(self, text: str) -> None:
         read = self.tokenizer.tokenize(text, verbose=False)
-        known = [token for token in read if token != self.tokenizer.unk_token]
+        special = {*self.tokenizer.all_special_tokens}  # the token of unknown words, and those that are not words
+        known = [token for token in read if token not in special]
         if len(known) == len(read) > 0:
             return
         if not any(map(str.isalnum, "".join(known))):
@@ -112,8 +117,7 @@ class Classifier:
 
     def __call__(self, rows: list[list[str]]) -> list[str]:
         """The label of every row of texts."""
-        batch: Any = self.tokenizer(
-            *map(list, zip(*rows, strict=True)), return_tensors="pt", padding=len(rows) > 1, verbose=False
-        )
+        encoded = [self.tokenizer(*texts, verbose=False) for texts in rows]  # some of them may be pairs
+        batch: Any = self.tokenizer.pad(encoded, return_tensors="pt", padding=len(rows) > 1, verbose=False)
         with torch.no_grad():
             return [label_of(logits, self.model.config) for logits in self.model(**batch, return_dict=True).logits]

@@ -60,7 +60,9 @@ def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
     if "SequenceClassification" in head:
         return f"a classifier ({head})", ["classify"]
     if not config.is_encoder_decoder:
-        return f"a model without source and target ({head})", ["view"]
+        # A classifier whose config has no architectures is one of these; its weights show it.
+        readers = ["view"] if config.architectures else ["view", "classify"]
+        return f"a model without source and target ({head})", readers
     tags = _card_tags(folder)
     tasks = [task for task in READERS if task in tags]
     if not tasks and known_phonemes(AutoTokenizer.from_pretrained(folder, **NO_CODE)):
@@ -75,8 +77,9 @@ def refuse_adapter(folder: Path) -> None:
     path = folder / "adapter_config.json"
     if path.is_file() and not (folder / "config.json").is_file():
         base = read_mapping(path).get("base_model_name_or_path")
+        of_base = f" for the model {base}" if base else ""
         raise ValueError(
-            f"{folder} is an adapter of PEFT for the model {base}, and commands read whole models; merge the two in "
+            f"{folder} is an adapter of PEFT{of_base}, and commands read whole models; merge the two in "
             "Python, PeftModel.from_pretrained(model, ADAPTER).merge_and_unload().save_pretrained(NEW), save the "
             "tokenizer there too, and give the folder NEW"
         )
@@ -108,6 +111,8 @@ def require_readable(folder: str | Path) -> None:
         names = config.architectures or []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"architectures is {names!r}")
+    if isinstance(config, ZooConfig) and Path(folder).is_dir() and not Path(folder, "tokenizer.json").is_file():
+        raise FileNotFoundError(f"{folder} has no tokenizer.json; save the model's tokenizer there, too")
     with _naming_damage("tokenizer.json or tokenizer_config.json", folder):
         tokenizer = AutoTokenizer.from_pretrained(folder, **NO_CODE)
         if "attention_mask" not in tokenizer(["", ""], padding=tokenizer.pad_token is not None):

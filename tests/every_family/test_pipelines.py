@@ -284,7 +284,7 @@ def test_texts_that_no_model_could_read_are_skipped_too(translate: Any) -> None:
 
 
 def test_a_long_text_is_cut_by_the_summary_alone_and_both_warn() -> None:
-    model = make_model("transformer-encoder-decoder", position_embedding="learned", max_position_embeddings=9)
+    model = make_model("transformer-encoder-decoder", position_embedding="learned", max_position_embeddings=9, seed=1)
     model.generation_config.max_new_tokens = 5
     tokenizer = deepcopy(TOKENIZER)
     tokenizer.model_max_length = 4
@@ -500,6 +500,22 @@ def test_a_target_ends_at_the_first_end_in_force(where: str, extra: Any, transla
 def test_what_a_translator_does_not_know_is_named(translate: Any) -> None:
     with pytest.warns(UserWarning, match=r"'aÄb\?' has what this model does not know: 'Ä', '\?'"):
         translate("aÄb?")
+
+
+def test_two_start_tokens_of_one_model_are_refused() -> None:
+    model = make_model("attentional-rnn")
+    start = model.config.decoder_start_token_id
+    model.generation_config.decoder_start_token_id = start + 1
+    with pytest.raises(ValueError, match=f"{start + 1} in generation_config.json and {start} in config.json"):
+        pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")
+
+
+def test_an_empty_target_gives_a_warning() -> None:
+    model = make_model("attentional-rnn")
+    end = model.config.eos_token_id
+    translate = pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")
+    with pytest.warns(UserWarning, match="the model predicts an empty target for 'abc'"):
+        assert translate("abc", forced_eos_token_id=end, max_new_tokens=1)[0]["translation_text"] == ""
 
 
 @pytest.mark.parametrize("kind", ["attentional-rnn", "transformer-encoder-decoder"])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import BertConfig, BertForSequenceClassification
 
 import attnzoo
 from attnzoo import SelfAttentiveConfig, model_path
@@ -19,6 +20,7 @@ from attnzoo.cli import COMMANDS, main
 from attnzoo.commands.classify import label_of
 from attnzoo.commands.models import folder_of
 from attnzoo.shipped_models import EXPORT, PRONUNCIATION, SENTIMENT, SHIPPED, SUMMARIES, TRANSLATION
+from tests.factory import TOKENIZER
 from tests.regular_language import spell_out
 
 ROOT = Path(__file__).parents[2]
@@ -273,6 +275,29 @@ def test_classify_says_which_text_it_cannot_read(capsys: pytest.CaptureFixture[s
     unknown = "4 words of 5 that this model does not know, 'Dieser', 'ist', 'schlecht', 'gemacht'"
     assert f"warning: 'Dieser Film ist schlecht gemacht' has {unknown}; the label may be wrong\n" in printed.err
     assert len(printed.err.splitlines()) == 2
+
+
+def test_special_tokens_in_a_text_are_no_words(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["classify", "<pad> </s>"])
+    assert "'<pad> </s>' has no word that this model knows" in capsys.readouterr().err
+
+
+def test_classify_reads_single_sentences_and_pairs_of_a_model_of_transformers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Many tokenizers make token_type_ids for models of single sentences. The label has a tab."""
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = BertConfig(vocab_size=len(TOKENIZER), id2label={0: "a\tb", 1: "a\tb"}, **sizes)
+    model = BertForSequenceClassification(config)
+    model.save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    main(["classify", "abc", "abc\tdea", "dea", "--model", str(tmp_path)])
+    labels, *rest = zip(*(line.split("\t", 1) for line in capsys.readouterr().out.splitlines()), strict=True)
+    assert rest == [("abc", "abc\tdea", "dea")]
+    for label, texts in zip(labels, (["abc"], ["abc", "dea"], ["dea"]), strict=True):
+        with torch.no_grad():
+            probability = model.eval()(**TOKENIZER(*texts, return_tensors="pt")).logits.softmax(-1).max().item()
+        assert label == f"a b {100 * probability:.0f} %"
 
 
 def test_a_picture_without_matplotlib_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,32 @@ def test_weights_that_are_missing_or_no_numbers_are_refused(
     assert message.format(name=name, folder=copy) in error
 
 
+def test_an_output_layer_that_the_config_ties_to_the_embeddings_and_the_file_does_not(tmp_path: Path) -> None:
+    folder = save_folder("transformer-encoder-decoder", tmp_path / "model", tie_word_embeddings=True)
+    embeddings = load_file(folder / "model.safetensors")["model.encoder.embed_tokens.weight"]
+    change_weights(folder, lambda weights: weights.update({"lm_head.weight": embeddings.clone()}))
+    assert use("translate", folder) is None
+    change_weights(folder, lambda weights: weights["lm_head.weight"].add_(1))
+    error = use("translate", folder)
+    assert error is not None
+    assert "have two values for lm_head.weight" in error
+
+
+def test_a_model_without_its_tokenizer(sound: tuple[str, Path], tmp_path: Path) -> None:
+    command, folder = sound
+    copy = shutil.copytree(folder, tmp_path / "model")
+    (copy / "tokenizer.json").unlink()
+    assert use(command, copy) == f"error: {copy} has no tokenizer.json; save the model's tokenizer there, too"
+
+
+def test_a_classifier_whose_config_names_no_class_is_read(tmp_path: Path) -> None:
+    folder = save_folder("self-attentive-pair", tmp_path / "model")
+    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    del content["architectures"]
+    (folder / "config.json").write_text(json.dumps(content))
+    assert use("classify", folder) is None
+
+
 def test_a_file_in_utf_16_or_with_a_byte_order_mark_is_not_ignored(sound: tuple[str, Path], tmp_path: Path) -> None:
     """Python's json reads both, and Transformers neither."""
     command, folder = sound

@@ -217,6 +217,12 @@ def test_a_number_in_two_spellings_is_no_two_labels(one: str, other: str, tmp_pa
         task_of(tmp_path / "two.csv")
 
 
+def test_whole_numbers_that_no_float_tells_apart_are_two_labels(tmp_path: Path) -> None:
+    verdicts = [str(2**53 + row % 2) for row in range(len(sentences()))]
+    sentences().assign(verdict=verdicts).to_csv(tmp_path / "large.csv", index=False)
+    assert task_of(tmp_path / "large.csv").labels == [str(2**53), str(2**53 + 1)]
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

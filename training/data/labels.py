@@ -2,6 +2,7 @@
 
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -124,9 +125,9 @@ def _names_of_values(given: dict[Any, str]) -> tuple[list[str], dict[str, int]]:
 
 def _check_spellings(found: set[str], path: str) -> None:
     """Raise a SourceError if two labels are the same number: they would be two classes."""
-    spellings: dict[float, str] = {}
+    spellings: dict[Decimal, str] = {}
     for label in sorted(filter(DECIMAL.fullmatch, found)):
-        other = spellings.setdefault(float(label), label)
+        other = spellings.setdefault(Decimal(label), label)
         if other != label:
             raise SourceError(
                 f"{path}, train split: the labels {other!r} and {label!r} are the same number and would be two "
