@@ -167,8 +167,10 @@ class SourceToTargetPipeline(Pipeline):
             )
         own = getattr(self.model.generation_config, "decoder_start_token_id", start)
         if own not in (start, None):
-            fields = f"{own} in generation_config.json and {start} in config.json"
-            raise ValueError(f"decoder_start_token_id is {fields}; write the same in both")
+            raise ValueError(
+                f"decoder_start_token_id is {own} in generation_config.json and {start} in config.json; write the same "
+                "in both"
+            )
         given = {"n_best": n_best, "alignments": alignments}
         generate_kwargs |= {name: value for name, value in given.items() if value is not None}
         return {} if errors is None else {"errors": errors}, generate_kwargs, {}

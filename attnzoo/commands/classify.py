@@ -1,5 +1,6 @@
 """``attnzoo classify``: the label of every sentence, and on request the page of ``attnzoo view``."""
 
+import sys
 import warnings
 from typing import Any
 
@@ -54,6 +55,7 @@ def main(arguments: list[str]) -> None:
                 views.append(view(classifier.model, classifier.tokenizer, text))
     if views:
         save_page(views, options.html)
+        print(f"{options.html} is written", file=sys.stderr)
     elif options.html is not None:
         given.errors.append(f"{options.html} is not written: there are no sentences to show")
     given.exit_if_refused()

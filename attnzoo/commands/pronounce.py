@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 import warnings
 from typing import Any
 
@@ -60,6 +61,7 @@ def main(arguments: list[str]) -> None:
     if drawn:
         weights, source, target = zip(*drawn, strict=True)
         plot_alignments(weights, source, target, options.plot)
+        print(f"{options.plot} is written", file=sys.stderr)
     elif options.plot:
         reason = "no letters and phonemes of the first four words are aligned"
         given.errors.append(f"{options.plot} is not drawn: {reason}")

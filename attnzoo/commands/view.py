@@ -1,5 +1,6 @@
 """``attnzoo view``: the attention of any model on one text, as an interactive page or a picture."""
 
+import sys
 from typing import Any
 
 from transformers import (
@@ -49,3 +50,4 @@ def main(arguments: list[str]) -> None:
     text = tuple(pair) if len(pair) == 2 else options.text
     found = view(model, tokenizer, text, options.target, options.layers)
     (found.save if is_page else found.plot)(options.output)
+    print(f"{options.output} is written", file=sys.stderr)

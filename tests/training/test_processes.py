@@ -225,7 +225,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
     interrupt(1)
     train_recipe("demo", output, sets(dictionary, 2), "--resume")
     assert (
-        "step-00000008 was written by 2 process(es) and is resumed by 1: each takes 2 of the 2 batches"
+        "step-00000008: the number of processes was 2 and is 1; each takes 2 of the 2 batches"
         in capsys.readouterr().out
     )
     interrupt(2)
@@ -243,7 +243,7 @@ def test_processes_that_cannot_share_a_step_are_refused(
     output = shutil.copytree(two, tmp_path / "run")
     (output / "run.json").unlink()
     monkeypatch.setattr(Accelerator, "num_processes", 3)
-    with pytest.raises(SystemExit, match=r"has 2 batch\(es\), which 3 processes cannot share; .* can be 1, 2\."):
+    with pytest.raises(SystemExit, match=r"3 processes cannot share the batches of a step of .*, 2; .* can be 1, 2\."):
         train_recipe("demo", output, sets(dictionary, 2), "--resume")
 
 

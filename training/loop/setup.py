@@ -136,7 +136,7 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
         f"{task.name}: {size} training examples, {len(task.splits['validation']):,} for validation; "
         f"{settings.batch_tokens:,} tokens a batch at most; "
         f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {precision}, "
-        f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
+        f"processes: {accelerator.num_processes}, threads of each: {torch.get_num_threads()}"
         + (f"; continuing after step {clock.steps}" if resume else "")
     )
     if not isinstance(examples, IterableDataset) and len(examples) < FEWEST:
@@ -235,13 +235,13 @@ def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint
     if batches % processes:
         fitting = ", ".join(str(count) for count in range(1, batches + 1) if batches % count == 0)
         raise ValueError(
-            f"a step of {checkpoint} has {batches} batch(es), which {processes} processes cannot share; the number of "
+            f"{processes} processes cannot share the batches of a step of {checkpoint}, {batches}; the number of "
             f"processes can be {fitting}. A training started with --set training.accumulation_steps={processes} can be "
             f"resumed by {processes} processes"
         )
     if written_by != processes:
         accelerator.print(
-            f"{checkpoint.name} was written by {written_by} process(es) and is resumed by {processes}: each takes "
+            f"{checkpoint.name}: the number of processes was {written_by} and is {processes}; each takes "
             f"{batches // processes} of the {batches} batches of a step. Dropout draws other random numbers from here"
         )
     return batches // processes
