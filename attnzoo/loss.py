@@ -51,23 +51,26 @@ def token_cross_entropy(
     return _averaged(total, num_items, labels != IGNORED)
 
 
-def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) -> Any:  # a Literal of three
-    """A sequence classifier's problem type: the given one, or else the one that the labels imply.
+def problem_type_of(problem_type: str | None, num_labels: int, labels: Tensor) -> Any:  # a Literal of three
+    """A sequence classifier's problem type: the given one, or else the one that the labels imply."""
+    if problem_type is not None:
+        return problem_type
+    if num_labels == 1:
+        return "regression"
+    return "single_label_classification" if is_whole(labels) else "multi_label_classification"
 
-    Shape:
-        - logits: (B, K)
 
-    Raises:
-        ValueError: the labels do not fit it.
-    """
+def is_whole(labels: Tensor) -> bool:
+    """Whether the labels are of a type of whole numbers."""
+    return not labels.is_floating_point() and labels.dtype != torch.bool
+
+
+def require_label_shape(problem_type: str, logits: Tensor, labels: Tensor) -> None:
+    """Raise a ValueError unless labels of this problem type fit ``logits`` (B, K) by their type and shape."""
     rows, num_labels = logits.shape
-    is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
-    if problem_type is None:
-        of_several = "single_label_classification" if is_whole else "multi_label_classification"
-        problem_type = "regression" if num_labels == 1 else of_several
+    is_single = problem_type == "single_label_classification"
     got = f"got {str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}"
-    is_single, is_given = problem_type == "single_label_classification", labels != IGNORED
-    if is_single and (not is_whole or labels.shape not in ((rows,), (rows, 1))):
+    if is_single and (not is_whole(labels) or labels.shape not in ((rows,), (rows, 1))):
         raise ValueError(
             f"labels of single-label classification must be whole numbers of shape {(rows,)}, {got}; several "
             "labels for one row are problem_type='multi_label_classification'"
@@ -77,21 +80,6 @@ def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) ->
             f"labels of problem_type={problem_type!r} must be floating-point numbers of shape {(rows, num_labels)}, "
             f"{got}; one label of several for each row is whole numbers of shape {(rows,)}"
         )
-    if problem_type == "regression":
-        if not bool(is_given.all()):
-            raise ValueError(
-                f"a target of regression is {IGNORED}, the mark of a row without a label; shift or scale them"
-            )
-        return problem_type
-    wrong = labels[is_given & ((labels < 0) | (labels > (num_labels - 1 if is_single else 1)))]
-    if len(wrong) and is_single:
-        raise ValueError(
-            f"label {wrong.flatten()[0].item()} is out of range for num_labels={num_labels}: labels are 0 to "
-            f"{num_labels - 1}, or {IGNORED} for a row without one"
-        )
-    if len(wrong):
-        raise ValueError(f"labels of multi-label classification are 0 or 1, got {wrong[0].item()}")
-    return problem_type
 
 
 def classification_loss(
@@ -148,12 +136,13 @@ def loss_of_texts(
         - returns: a scalar
 
     Raises:
-        ValueError: as :func:`problem_type_of` and :func:`classification_loss`.
+        ValueError: as :func:`require_label_shape` and :func:`classification_loss`.
     """
     if labels is None:
         return None
     labels = labels.to(logits.device)
-    problem_type = problem_type_of(config.problem_type, logits, labels)
+    problem_type = problem_type_of(config.problem_type, logits.shape[1], labels)
+    require_label_shape(problem_type, logits, labels)
     loss = classification_loss(logits, labels, problem_type, num_items, label_smoothing)
     config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
     if penalty is None:

@@ -17,7 +17,7 @@ from transformers.generation.continuous_batching import PagedAttentionCache
 from transformers.utils.generic import ModelOutput, TransformersKwargs
 
 from .cache_names import CACHE
-from .loss import IGNORED
+from .loss import IGNORED, is_whole, problem_type_of
 from .messages import described
 
 IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "decoder_position_ids")
@@ -469,6 +469,35 @@ def read_labels(model: Any, labels: Any, name: str, checks: Checks | None = None
                 is_wrong.any(),
                 lambda: _out_of_range(name, labels[is_wrong], f"vocab_size={size}: labels", size, nothing),
             )
+    if not has_vocabulary and _is_readable(labels):
+        _check_classes(model, labels, own)
     if checks is None:
         own.read()
     return labels
+
+
+def _check_classes(model: Any, labels: Tensor, checks: Checks) -> None:
+    """Check the values of a classifier's labels. Their shape is checked when there are logits."""
+    num_labels = model.config.num_labels
+    problem_type = getattr(model, "problem_type", None)
+    problem_type = problem_type_of(problem_type or model.config.problem_type, num_labels, labels)
+    is_given = labels != IGNORED
+    if problem_type == "regression":
+        mark = f"a target of regression is {IGNORED}, the mark of a row without a label; shift or scale them"
+        checks.add(~is_given.all(), lambda: ValueError(mark))
+        return
+    is_single = problem_type == "single_label_classification"
+    if is_single and not is_whole(labels):
+        return
+    is_wrong = is_given & ((labels < 0) | (labels > (num_labels - 1 if is_single else 1)))
+
+    def out_of_range() -> ValueError:
+        value = labels[is_wrong][0].item()
+        if not is_single:
+            return ValueError(f"labels of multi-label classification are 0 or 1, got {value}")
+        return ValueError(
+            f"label {value} is out of range for num_labels={num_labels}: labels are 0 to {num_labels - 1}, or "
+            f"{IGNORED} for a row without one"
+        )
+
+    checks.add(is_wrong.any(), out_of_range)

@@ -19,7 +19,7 @@ from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
 from .fast_products import linear
 from .loss import loss_of_texts, refuse_withheld_labels
-from .model_inputs import Checks, checked, embed, require_shape, source_mask
+from .model_inputs import checked, embed, require_shape, source_mask
 from .recurrent_cells import ChoGRU
 from .recurrent_encoder import RecurrentEncoder
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
@@ -120,7 +120,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
 
     Raises:
         ValueError: no token, or a mask of another shape than the tokens; for a pair also missing ``token_type_ids``,
-            values other than 0 and 1, or a row in which one sentence has no token.
+            values other than 0 and 1, or a row in which one sentence has no token. On a GPU, for whose values the host
+            would wait, the outputs of such a row are NaN.
     """
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
@@ -270,6 +271,10 @@ def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None)
         - embeddings: (B, S, E); mask, token_type_ids: (B, S)
         - returns: embeddings (2B, N, E), mask (2B, N) and the places of the tokens in their rows, (2B, N); N is the
           length of the longest sentence, and shorter ones are padded on the right
+
+    Raises:
+        ValueError: there are no ``token_type_ids``, or they have another shape; on a CPU also, a row of them has other
+            values than 0 and 1, or only one of these. On a GPU the embeddings of such a row become NaN.
     """
     if token_type_ids is None:
         raise ValueError(
@@ -280,23 +285,19 @@ def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None)
     token_type_ids = token_type_ids.to(mask.device)
     first, second = mask & (token_type_ids == 0), mask & (token_type_ids == 1)  # (B, S)
     is_other, is_alone = mask & ~first & ~second, first.any(dim=1) != second.any(dim=1)
-
-    def other() -> ValueError:
-        return ValueError(f"token_type_ids of a sentence pair are 0 or 1, got {token_type_ids[is_other][0].item()}")
-
-    def alone() -> ValueError:
-        row = int(is_alone.nonzero()[0])
-        missing = f"row {row} of token_type_ids has no token with {int(first[row].any())}"
-        return ValueError(f"{missing}: a pair needs two sentences, tokenizer(text, text_pair)")
-
-    checks = Checks()
-    checks.add(is_other.any(), other)
-    checks.add(is_alone.any(), alone)
-    checks.read()
     sentences = torch.cat([first, second])  # (2B, S)
-    longest = mask.shape[1]
-    if mask.device.type == "cpu":  # the host would wait for a GPU
+    if mask.device.type == "cpu":
+        if is_other.any():
+            raise ValueError(f"token_type_ids of a sentence pair are 0 or 1, got {token_type_ids[is_other][0].item()}")
+        if is_alone.any():
+            row = int(is_alone.nonzero()[0])
+            missing = f"row {row} of token_type_ids has no token with {int(first[row].any())}"
+            raise ValueError(f"{missing}: a pair needs two sentences, tokenizer(text, text_pair)")
         longest = max(1, int(sentences.sum(dim=1).max()))
+    else:  # the host would wait for a GPU
+        is_wrong = is_other.any(dim=1) | is_alone
+        embeddings = embeddings.masked_fill(is_wrong.view(-1, 1, 1), torch.nan)
+        longest = mask.shape[1]
     places = sentences.int().argsort(dim=1, descending=True, stable=True)[:, :longest]  # real tokens first
     rows = torch.arange(len(mask), device=mask.device).repeat(2).unsqueeze(1)
     return embeddings[rows, places], sentences.gather(1, places), places

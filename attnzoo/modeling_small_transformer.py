@@ -30,7 +30,7 @@ from .cache_names import CACHE
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import Copied, CopyHead, source_ids_of
 from .generation_options import ZooGenerationMixin
-from .loss import IGNORED, Count, loss_and_logits, loss_of_texts, problem_type_of, token_cross_entropy
+from .loss import IGNORED, Count, loss_and_logits, loss_of_texts, require_label_shape, token_cross_entropy
 from .model_inputs import check_labels, checked, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 from .zoo_model import ConditionalGenerationMixin, joined_outputs, with_head
@@ -470,6 +470,8 @@ class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
         ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the text or ``num_labels``.
     """
 
+    problem_type = "single_label_classification"  # of every token, whatever the config has for texts
+
     @can_return_tuple
     @checked
     def forward(
@@ -498,7 +500,7 @@ class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None
         if labels is not None:
-            problem_type_of("single_label_classification", logits.flatten(0, 1), labels.flatten())
+            require_label_shape("single_label_classification", logits.flatten(0, 1), labels.flatten())
             loss = token_cross_entropy(logits, labels, num_items_in_batch, smoothing)
         return with_head(TokenClassifierOutput, outputs, loss=loss, logits=logits)
 

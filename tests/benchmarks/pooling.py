@@ -74,7 +74,7 @@ class PoolingForSequenceClassification(SelfAttentivePreTrainedModel):
         logits = self.classifier(self.dropout(self.hidden_proj(self.dropout(pooled)).relu()))
         loss = None
         if labels is not None:
-            problem_type = problem_type_of(self.config.problem_type, logits, labels)
+            problem_type = problem_type_of(self.config.problem_type, logits.shape[1], labels)
             self.config.problem_type = problem_type
             loss = classification_loss(logits, labels, problem_type, num_items_in_batch, smoothing)
         return SequenceClassifierOutput(loss=loss, logits=logits)

@@ -278,7 +278,7 @@ def test_alignments_views_and_pipelines(kind: str, device: torch.device) -> None
         return [[pair.weights for pair in pairs], view.weights]
 
     texts: list[Any] = []
-    on_both(device, make_model(kind), use, tolerance=1e-5)
+    on_both(device, make_model(kind, seed=1), use, tolerance=1e-5)
     assert texts[0] == texts[1]
 
 

@@ -26,7 +26,9 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedTokenizerFast
 
 from tests.regular_language import SMALL
-from tests.training.runs import ROOT, command_line, log_rows, start, train_recipe
+from tests.training.reviews import COLUMNS
+from tests.training.reviews import SMALL as REVIEWS
+from tests.training.runs import ROOT, command_line, log_rows, overrides, start, train_recipe
 from tests.training.sharded_training import allow_sharding
 
 STEPS = 20
@@ -150,6 +152,38 @@ def test_two_processes_give_the_loss_curve_of_one(one: Path, two: Path) -> None:
     losses = [[row["loss"] for row in log_rows(output, "loss")] for output in (one, two)]
     assert len(losses[0]) == STEPS
     assert losses[0][-1] < losses[0][0] - 1  # there is a curve
+    torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
+
+
+OTHERS = {
+    "self_attentive_sst2": [*REVIEWS, *(f"task.data.{key}={value}" for key, value in COLUMNS.items())],
+    "small_transformer_multi30k": ["training.label_smoothing=0", "task.data.vocabulary_size=60"],
+    "small_transformer_sotu_causal": [
+        "task.data.vocabulary_size=300",
+        "task.data.block_size=16",
+        "task.data.texts=lines",
+    ],
+}
+
+
+@pytest.mark.parametrize("recipe", OTHERS)
+def test_two_processes_train_the_other_families_as_one_does(recipe: str, reviews: Path, tmp_path: Path) -> None:
+    path = reviews
+    more = [*OTHERS[recipe], *overrides("training", max_steps=6, log_every=1, evaluations=1, max_minutes=None)]
+    more += overrides("training", batch_tokens=120, precision="fp32")
+    if "transformer" in recipe:
+        more += overrides("model", hidden_size=32, num_hidden_layers=1, num_attention_heads=2, dropout=0)
+        lines = [f"{number} dogs see a {colour}." for number in range(200) for colour in ("red", "tan")]
+        path = tmp_path / ("texts.txt" if "causal" in recipe else "texts.jsonl")
+        pairs = (json.dumps({"en": line, "de": line[::-1]}) for line in lines)
+        path.write_text("\n".join(pairs if path.suffix == ".jsonl" else lines))
+    more.append(f"task.data.path={path}")
+    alone, shared = tmp_path / "one", tmp_path / "two"
+    train_recipe(recipe, alone, [*more, "training.accumulation_steps=2"])
+    for rank, (code, errors) in enumerate(run_two(command_line(recipe, shared, more), {})):
+        assert code == 0, f"rank {rank}: {errors[-3000:]}"
+    losses = [[row["loss"] for row in log_rows(output, "loss")] for output in (alone, shared)]
+    assert len(losses[0]) == 6
     torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
 
 

@@ -257,6 +257,6 @@ def test_states_of_a_source_of_another_shape(shape: tuple[int, ...]) -> None:
 def test_tags_that_do_not_fit() -> None:
     model = tiny_model("bidirectional-post-learned", SmallTransformerForTokenClassification, num_labels=3)
     with refused(ValueError, "labels of shape (2, 3) do not fit a text of shape (2, 4)"):
-        model(words(2, 4), labels=words(2, 3))
+        model(words(2, 4), labels=torch.zeros(2, 3, dtype=torch.long))
     with refused(ValueError, "label 3 is out of range for num_labels=3"):
         model(words(2, 4), labels=torch.tensor([[0, 1, 2, -100], [3, 0, 0, 0]]))
