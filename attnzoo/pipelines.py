@@ -217,7 +217,7 @@ class SourceToTargetPipeline(Pipeline):
                 warnings.warn(f"{shown(text)} has {length} tokens, {limit}", stacklevel=2)
         for row, text in enumerate(texts):
             if unknown := shown_each(unknown_parts(self.tokenizer, encoded, row, text)):
-                warnings.warn(f"{shown(text)} has what this model does not know: {unknown}", stacklevel=2)
+                warnings.warn(f"{shown(text)} has parts that this model does not know: {unknown}", stacklevel=2)
         longest = getattr(self.model.config, "longest_source", None)
         for text, mask in zip(texts, masks, strict=True):
             if longest is not None and (length := sum(mask)) > longest and not self.is_cut:
@@ -238,7 +238,7 @@ class SourceToTargetPipeline(Pipeline):
             )
         if not source.strip():
             raise ValueError("an empty source has no target")
-        size = len(source.encode())  # a ValueError for half of a surrogate pair, which is no character
+        size = len(source.encode())  # a ValueError for half of a surrogate pair, which UTF-8 cannot hold
         if size > MOST_TOKENS:  # few tokens are shorter than a byte
             length = len(self.tokenizer(source, truncation=self.is_cut, verbose=False)["input_ids"])
             if length > MOST_TOKENS:

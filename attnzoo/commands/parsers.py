@@ -39,9 +39,11 @@ def add_texts(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--file", type=Path, help=f"read a {what} from each line of this file, with a progress bar")
 
 
-def add_search(parser: argparse.ArgumentParser, results: str) -> None:
-    """Add the options of a search for ``results``."""
-    parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with their scores (default: 1)")
+def add_search(parser: argparse.ArgumentParser, results: str, of_each: str = "log p") -> None:
+    """Add the options of a search for ``results``; ``of_each`` is what is printed beside each of several."""
+    parser.add_argument(
+        "--n-best", type=int, default=1, help=f"{results} of each (default: 1), each with its {of_each} if more than 1"
+    )
     parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
 
 
@@ -50,7 +52,7 @@ def pronounce_parser() -> argparse.ArgumentParser:
     parser = command_parser("attnzoo pronounce", "Pronounce words.", "blorptastic --n-best 3")
     add_texts(parser, "word")
     add_model(parser, None)
-    add_search(parser, "pronunciations")
+    add_search(parser, "pronunciations", "confidence")
     parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
     columns = "plain (default): word and phonemes, and with --n-best the confidence; an unknown word is an empty line. "
     columns += "tsv: word, phonemes, source and confidence, unquoted"

@@ -283,7 +283,7 @@ class OnnxModel:
             raise ValueError(f"{text!r} has no tokens")
         if self.unknown in ids:
             unknown = [text[slice(*encoded.offsets[place])] for place, token in enumerate(ids) if token == self.unknown]
-            warnings.warn(f"{text!r} has what this model does not know: {unknown}", stacklevel=4)
+            warnings.warn(f"{text!r} has parts that this model does not know: {unknown}", stacklevel=4)
         return encoded
 
     def arrays(self, encoded: Sequence[Any]) -> dict[str, np.ndarray]:

@@ -286,7 +286,7 @@ def _tokenized(tokenizer: Any, what: str, texts: Sequence[Any], argument: str = 
         unknown = [character for character in characters if not _is_known(tokenizer, character)]
         raise ValueError(f"{what} has what the tokenizer cannot read: {shown_each(unknown) or error}") from error
     if parts := unknown_parts(tokenizer, encoded, 0, *texts):
-        warnings.warn(f"{what} has what this model does not know: {shown_each(parts)}", stacklevel=4)
+        warnings.warn(f"{what} has parts that this model does not know: {shown_each(parts)}", stacklevel=4)
     return encoded
 
 

@@ -498,7 +498,7 @@ def test_a_target_ends_at_the_first_end_in_force(where: str, extra: Any, transla
 
 
 def test_what_a_translator_does_not_know_is_named(translate: Any) -> None:
-    with pytest.warns(UserWarning, match=r"'aÄb\?' has what this model does not know: 'Ä', '\?'"):
+    with pytest.warns(UserWarning, match=r"'aÄb\?' has parts that this model does not know: 'Ä', '\?'"):
         translate("aÄb?")
 
 

@@ -100,7 +100,7 @@ def test_texts_give_what_pytorch_and_the_tokenizer_give(kind: str, tmp_path: Pat
     model = make_model(kind)
     found = exported(model, tmp_path / "out", tokenizer=TOKENIZER)
     texts = [*TEXTS, "Zoë!"]
-    with pytest.warns(UserWarning, match="what this model does not know"):
+    with pytest.warns(UserWarning, match="parts that this model does not know"):
         outputs = found(texts, n_best=2, num_beams=2, max_new_tokens=6, alignments=True)
     for text, best in zip(texts, outputs, strict=True):
         ids = TOKENIZER([text], return_tensors="pt")

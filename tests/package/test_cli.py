@@ -187,7 +187,7 @@ def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     expected = "Ein Mann liest ein Buch."
     assert output_of(capsys, "translate") == [expected, "", expected]
     main(["translate", "A 寿司."])
-    assert "warning: 'A 寿司.' has what this model does not know: '寿司'" in capsys.readouterr().err
+    assert "warning: 'A 寿司.' has parts that this model does not know: '寿司'" in capsys.readouterr().err
     main(["translate", "TWO DOGS ARE PLAYING.", "A big BROWN dog."])
     printed = capsys.readouterr()
     assert printed.out.startswith("Zwei Hunde spielen.\n")

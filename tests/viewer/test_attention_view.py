@@ -218,7 +218,7 @@ def test_unknown_letters_and_the_mask_of_another_model_are_named(unknown: str | 
         with pytest.raises(ValueError, match=r"^text has what the tokenizer cannot read: 'x', 'y'$"):
             attnzoo.view(tiny("bert"), fast, "axayx")
         return
-    with pytest.warns(UserWarning, match=r"^text has what this model does not know: 'x', 'y'$"):
+    with pytest.warns(UserWarning, match=r"^text has parts that this model does not know: 'x', 'y'$"):
         attnzoo.view(tiny("bert"), fast, "axayx")
     with pytest.warns(UserWarning, match=r"^text has '<mask>', which this model reads as text; its mask is \[MASK\]$"):
         attnzoo.view(tiny("bert"), fast, "a <mask> [MASK]")
