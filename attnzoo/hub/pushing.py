@@ -1,7 +1,7 @@
 """Push a folder to the Hub.
 
 :func:`push` makes one commit of a folder that ``save_pretrained`` wrote. Then it downloads the repository, compares the
-bytes, and has a fresh process load the model and compare its outputs with the local model's, bit for bit.
+bytes, and has a fresh process load the model and compare its outputs with the local model's.
 """
 
 import contextlib

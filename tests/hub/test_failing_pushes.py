@@ -18,6 +18,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
+from attnzoo import fast_products
 from attnzoo.hub import push, sample_outputs, verify
 from attnzoo.hub.model_code import add_code
 from attnzoo.hub.verification import require_same_outputs
@@ -309,6 +310,19 @@ def test_a_card_loads_from_the_hub_what_it_loaded_from_the_folder(
 
 
 # Whether it arrived ---------------------------------------------------------------------------------------------------
+
+
+def test_outputs_do_not_depend_on_how_products_are_computed(
+    make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process chooses a library and a layout by a measurement, and a busy machine may mislead it."""
+    folder, expected = make_folder(1), tmp_path / "outputs.safetensors"
+    sample_outputs.save_outputs(expected, folder, "AutoModelForSeq2SeqLM")
+    for is_faster in (True, False):
+        for choice in ("onednn_is_faster", "_columns_are_faster"):
+            monkeypatch.setattr(fast_products, choice, lambda is_faster=is_faster: is_faster)
+        monkeypatch.setattr(fast_products, "LARGE", 1)
+        sample_outputs.main([str(expected), "AutoModelForSeq2SeqLM", str(folder), "package"])
 
 
 def test_outputs_that_differ_are_seen(make_folder: MakeFolder, tmp_path: Path) -> None:
