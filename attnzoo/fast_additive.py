@@ -22,8 +22,8 @@ def fast_additive_score(query: Tensor, key: "Tensor | PassedKey", vector: Tensor
     .. math:: e_{ts} = v^\top \tanh(q_t + k_s)
 
     Query and key come already projected. The sums :math:`q_t + k_s` of all pairs, (..., T, S, A), are never in memory
-    at once: they are computed in chunks, and again in the backward pass. Differentiable once. It computes in the wider
-    dtype of query and key, in float32 at least, and returns that wider dtype, under autocast too.
+    at once: they are computed in chunks, and again in the backward pass. Differentiable once. It computes in
+    float32 at least, and returns the wider dtype of query and key, under autocast too.
 
     Shape:
         - query: (..., T, A)

@@ -51,7 +51,7 @@ def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
 def laid_out(factor: Tensor, rows: int) -> Tensor:
     """A factor (I, O) that is multiplied many times, without gradients, by values of at most ``rows`` rows.
 
-    It is in oneDNN's blocks where these are faster, and only :func:`product` and :func:`add_product` read it.
+    It may be in oneDNN's blocks, which :func:`product` reads and ``@`` does not.
     """
     if suits_onednn(factor.new_empty(rows, len(factor)), factor):
         return blocked_weight(factor.mT, rows)

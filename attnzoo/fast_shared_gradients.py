@@ -159,11 +159,13 @@ class DeferredFactor:
 
     @cached_property
     def link(self) -> Tensor:
-        """A scalar that links the steps for autograd. Its gradient reaches the factor after all steps' backward."""
+        """A scalar that every step takes from the one before and passes on. So autograd runs the steps from the last to
+        the first, and :class:`_FactorGradient` after them, when all have stored their gradients.
+        """
         return _FactorGradient.apply(self.noted, self.factor)
 
     def __getitem__(self, rows: slice) -> "DeferredFactor":
-        return self  # the number of rows is that of the values
+        return self  # a product takes as many rows of the factor as the values have
 
     def product(self, values: Tensor) -> Tensor:
         found, self.link = _Product.apply(self.noted, self.link, self.factors, values)

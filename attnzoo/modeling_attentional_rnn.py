@@ -164,7 +164,8 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         needs_all_steps = needs_all_steps or embeddings.device.type != "cpu"  # the host would wait for the lengths
         lengths = None
         if tokens_to_compute is not None and not needs_all_steps:
-            lengths = tokens_to_compute.sum(dim=1).clamp(min=1).tolist()
+            places = torch.arange(1, embeddings.shape[1] + 1, device=tokens_to_compute.device)
+            lengths = (tokens_to_compute * places).amax(dim=1).clamp(min=1).tolist()  # up to the last True
         run = self.wiring
         if self.gradient_checkpointing and self.training:
             run = partial(self._gradient_checkpointing_func, run)
@@ -237,13 +238,13 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
           to: the source is all padding, or the window is past the positions of the location score
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
         - tokens_to_compute: (B, T) bool, or None for all; nothing is computed after the last True of a row. It only
-          saves time: it has no effect with a cache, on a GPU, where a decoder takes no steps, or when the call requests
-          alignments or hidden states
+          saves time: it has no effect with a cache, with several targets of a source, on a GPU, where a decoder takes
+          no steps, or when the call requests alignments or hidden states
 
     Raises:
         ValueError: an empty source or target, batches of different sizes, a mask of another shape than its
             tokens, padding before a token of the target, ``past_key_values`` or ``encoder_outputs`` of another
-            model, another batch or another source.
+            config, another batch or another source length.
         TypeError: ``past_key_values`` or ``encoder_outputs`` of another kind.
     """
 

@@ -20,7 +20,6 @@ from .configuration_self_attentive import SelfAttentiveConfig
 from .fast_products import linear
 from .loss import loss_of_texts, refuse_withheld_labels
 from .model_inputs import checked, embed, require_shape, source_mask
-from .recurrent_cells import ChoGRU
 from .recurrent_encoder import RecurrentEncoder
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
 
@@ -94,7 +93,7 @@ class SelfAttentivePreTrainedModel(SafetensorsModel):
         for name, parameter in module.named_parameters(recurse=False):
             if name.startswith("bias"):
                 init.zeros_(parameter)
-            elif isinstance(module, nn.Embedding | nn.RNNBase | ChoGRU):
+            elif isinstance(module, nn.Embedding) or hasattr(module, "sums"):  # which every cell has
                 init.normal_(parameter, std=scale)
             elif parameter.ndim == 3:  # the gates': a matrix for every hop
                 bound = (6 / sum(parameter.shape[1:])) ** 0.5

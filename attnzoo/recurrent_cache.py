@@ -104,7 +104,7 @@ class RecurrentDecoderCache(Cache):
             batch: the numbers of targets and of sources, and the source length
 
         Raises:
-            ValueError: the cache is from another model, another batch or another source.
+            ValueError: the cache is from a model with another config, another batch or a source of another length.
         """
         layer = self._layer
         if layer.state is None:

@@ -7,8 +7,9 @@ equations of a single step, for loops in which a step waits for the attention of
 - ``sums(products, width)`` returns the cell's gate sums, made by ``products``; the first ``width`` columns of the
   inputs are known before the loop
 - ``step(sums, known, fed, *state)`` returns the next state. A state has the parts (n, H), the hidden one first.
-  ``known`` has one term for each sum, from :meth:`GateSum.known`; the cell passes it to the sum. ``fed`` has the inputs
-  that only a step knows, such as (context,), or ()
+  ``known`` has one term for each sum, from :meth:`GateSum.known`; the cell passes it to the sum. It calls each sum
+  once, since in training a sum counts the steps by its calls. ``fed`` has the inputs that only a step knows, such as
+  (context,), or ()
 
 Dimensions: B batch, T time, L layers, I input width, H hidden width, X width of the inputs that only a step knows, n
 rows of one step, N rows of all steps.
@@ -192,7 +193,8 @@ class TorchGRU(nn.GRU):
     def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
         """The sum over the inputs, and that over the state."""
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(self)
-        return products.sum(bias_input, weight_input, width), products.sum(bias_hidden, weight_hidden, 0)
+        of_state = products.sum(bias_hidden, weight_hidden, 0)  # nothing of the state is known before the loop
+        return products.sum(bias_input, weight_input, width), of_state
 
     def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor) -> tuple[Tensor, ...]:
         r"""One step of ``torch.nn.GRU``, with the reset gate after U. The gates are r, z and the candidate.
@@ -255,8 +257,8 @@ def run_lstms(
         return outputs, hidden.unbind(), cell.unbind()
     steps = inputs.transpose(0, 1).contiguous()
     found = [
-        blocked_lstm(steps, of_layer, parts, bool(place))
-        for place, (of_layer, *parts) in enumerate(zip(blocks, *state, strict=True))
+        blocked_lstm(steps, of_layer, parts, is_backward)
+        for is_backward, of_layer, *parts in zip((False, True), blocks, *state, strict=False)
     ]
     by_layer, hidden_states, cell_states = zip(*found, strict=True)
     return torch.cat(by_layer, dim=-1).transpose(0, 1), hidden_states, cell_states
@@ -425,7 +427,8 @@ class StackSteps:
         self.sums: list[Sums] = []  # those of every layer
 
     def known(self, inputs: Tensor, sizes: Sequence[int]) -> list[tuple[Known, ...]]:
-        """For each step, of ``sizes`` rows, the known terms of every layer's sums, from inputs (N, E).
+        """For each step, of ``sizes`` rows, the known terms of every layer's sums, from inputs (N, E). The first call
+        makes the sums, which :meth:`step` needs.
 
         A layer above the first knows no input before the loop: its known term is its bias.
         """

@@ -12,8 +12,8 @@ target step, s the decoder state):
 
 Bahdanau's and Luong's decoders have a ``step``: a function of what the embeddings add to the gates, the state, the
 source and the position. It returns an output and the next state, and changes nothing. ``generate()`` and ``search()``
-call it, and so does training, see :class:`SteppingDecoder`. Only Luong's decoder without input feeding and without
-coverage computes a whole target at once.
+call it, and so does training, see :class:`SteppingDecoder`. Luong's decoder without input feeding and without coverage
+computes a target of several tokens at once, as Cho's and Sutskever's do.
 
 Dimensions: B batch, T target length, S source length, E embedding width, H hidden width, V width of the
 encoder's outputs, R readout width, n rows of one step, N rows of all steps, packed (see :class:`PackedRows`).
@@ -41,7 +41,7 @@ class DecoderState(NamedTuple):
     Shape:
         - layers: for each layer of the RNN its state, hidden (B, H) or hidden and cell
         - input_feed: what the next step reads in addition to its embedding: Luong's attentional vector (B, R) with
-          input feeding, or Cho's c (B, H), the same at every step; else None
+          input feeding, before dropout, or Cho's c (B, H), the same at every step; else None
         - coverage: (B, S), the attention weights of all steps so far, summed (See et al., 2017); None without coverage
     """
 
@@ -75,7 +75,7 @@ class StepOutput(NamedTuple):
     """The output of one step of a decoder; the step also returns the next state.
 
     Shape:
-        - query: (n, H), the state that attends
+        - query: (n, H), the state that attends, before the cell (Bahdanau) or after it (Luong)
         - context: (n, V), what it attends to
         - attention_weights: (n, S)
         - readout: (n, R), Luong's attentional vector; None in Bahdanau's decoder, which reads out after the loop
@@ -243,8 +243,8 @@ class SteppingDecoder(nn.Module):
     """A decoder that can take one step after the other, as needed if a step reads the attention of the last one.
 
     A subclass defines ``initial_state``, ``step`` (the equations), and ``read_out`` for what can be computed after the
-    loop. ``forward`` is the loop, over a whole target or over the next tokens of one. Under autocast the states keep
-    the dtype of the embeddings; context and readout have that of autocast.
+    loop. ``forward`` is the loop, over a whole target or over the next tokens of one. Under autocast the layers'
+    states keep the dtype of the embeddings; context, readout and what is fed have that of autocast.
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
@@ -256,7 +256,7 @@ class SteppingDecoder(nn.Module):
 
     attention: SourceAttention
     copy_gate: CopyGate | None
-    rnn: Any  # a RecurrentStack, and in the loop its steps
+    rnn: Any  # a RecurrentStack; in the copy for the loop its :class:`StackSteps`
 
     def forward(
         self,
@@ -274,9 +274,9 @@ class SteppingDecoder(nn.Module):
         if rows.order is not None:
             state = state.map(rows.sort)
         outputs, hidden_states = [], []
-        for step, known in enumerate(decoder.rnn.known(embeddings, rows.sizes)):
-            count = rows.sizes[step]
-            output, state = decoder.step(known, state.first(count), source.first(count), position + step)
+        known = decoder.rnn.known(embeddings, rows.sizes)  # of all steps, before the loop
+        for step, count in enumerate(rows.sizes):
+            output, state = decoder.step(known[step], state.first(count), source.first(count), position + step)
             outputs.append(output)
             hidden_states.append([parts[0] for parts in state.layers])
         readout, gate = rows.unpack(self.read_out(outputs, embeddings)), self.gate(outputs, embeddings)
@@ -293,8 +293,9 @@ class SteppingDecoder(nn.Module):
     def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
         """One step of n rows: its output, and the next state.
 
-        ``known`` is what the embeddings add, (n, G) for every sum of every layer's cell. ``rnn.known`` makes it for all
-        steps. ``position`` is the place of the token in its target.
+        ``known`` is what the stack can make of the embeddings before the loop, by ``rnn.known``, and only ``rnn.step``
+        reads it: (n, G) for every sum of every layer's cell, see :class:`StackSteps`. ``position`` is the place of the
+        token in its target.
 
         The step runs on a copy of the decoder, whose products suit the caller: :class:`DeferredProducts`
         (``fast_shared_gradients.py``) where there are gradients and several steps, a copy for each batch;
@@ -350,7 +351,8 @@ class BahdanauDecoder(SteppingDecoder):
     **Differs from the paper** only in cases that the paper does not have. An encoder of one direction has no
     :math:`\overleftarrow h_1` unless it reads from the end: :math:`s_0` comes from its final state. With LSTM cells
     :math:`s_0` is the hidden part, and the cell state starts at zero. With several layers each has its own :math:`W_s`,
-    and the top layer's state attends and is read out. Where the config asks for them, there is a ``copy_gate`` of
+    and the top layer's state attends and is read out. Dropout, of which the paper has none, is on the embeddings,
+    between layers and on the readout. Where the config asks for them, there is a ``copy_gate`` of
     :math:`c_i, s_{i-1}, E y_{i-1}`, and coverage (See et al., 2017).
 
     Shape:
@@ -369,12 +371,12 @@ class BahdanauDecoder(SteppingDecoder):
         self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Source) -> DecoderState:
-        """s_0 from the encoder's final state (B, encoder layers, V); the top layer's last columns are h_1 of the
-        backward RNN.
+        """s_0 from the last columns of the encoder's final state (B, encoder layers, V), in its top layer: h_1 of the
+        backward RNN, or the final state of an encoder of one direction.
         """
-        backward = encoder_state.hidden[:, -1, -self.initial_proj.in_features :]
-        layers = projected_start(self.initial_proj, backward, self.rnn)
-        return DecoderState(layers, coverage=self.attention.no_coverage(source, backward.shape[0]))
+        final = encoder_state.hidden[:, -1, -self.initial_proj.in_features :]
+        layers = projected_start(self.initial_proj, final, self.rnn)
+        return DecoderState(layers, coverage=self.attention.no_coverage(source, final.shape[0]))
 
     def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
         """c_i and s_i. :meth:`read_out` makes t_i after the loop."""
@@ -461,7 +463,7 @@ class LuongDecoder(SteppingDecoder):
     ) -> DecoderOutput:
         if self.input_feeding or state.coverage is not None or inputs.shape[1] == 1:
             return super().forward(inputs, state, source, position, lengths)
-        # No step needs another one: these are the equations of :meth:`step` for the whole target at once.
+        # No step needs the attention of another one: the equations of :meth:`step` for the whole target at once.
         outputs, layers = self.rnn(inputs, state.layers)
         context, weights = self.attention(outputs[-1], source, position)
         gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)

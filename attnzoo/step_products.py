@@ -1,8 +1,8 @@
 r"""The products of a loop over steps, in their plain form.
 
 A recurrent loop multiplies with the same weights, keys and values in every step. :class:`StepProducts` does it as torch
-does. Training takes :class:`DeferredProducts` in its place, and ``search()`` takes :class:`RepeatedProducts`. They
-compute the same, faster.
+does. A loop in training takes :class:`DeferredProducts` in its place, and ``search()`` takes :class:`RepeatedProducts`.
+They compute the same, faster.
 
 Dimensions: n rows of one step, N rows of all steps, I and O widths before and after a product, G of gates.
 """
@@ -27,8 +27,8 @@ class GateSum:
     .. math:: W x_t + b + V c_t + U s_{t-1}
 
     The inputs :math:`x_t` are known before the loop, so the first two terms are made for all steps at once. The others,
-    a context and the state, come from the step before. W is the first ``width`` columns of ``weight``, V the rest, U
-    ``others``.
+    such as a context and the state, are known only in a step. W is the first ``width`` columns of ``weight``, V the
+    rest, U ``others``.
 
     Args:
         bias: (G,)
