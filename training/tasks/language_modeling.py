@@ -25,7 +25,7 @@ from ..data.sources import Rows, text_files
 from ..data.speeches import SPEECHES
 from ..data.splits import first_row
 from ..data.texts import TextData, read_texts
-from ..data.vocabulary import END, MASK, PAD, START, finished
+from ..data.vocabulary import END, MASK, PAD, START, finished, vocabulary_rows
 from .base import Batch, Card, Task, pipeline_snippet
 from .log_probability import log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
@@ -53,7 +53,7 @@ class LanguageModeling(Task):
     rows_called = "texts"
     target = "text"
     known_data = (SPEECHES,)
-    tokenizer_keys = ("vocabulary_size",)
+    tokenizer_keys = ("vocabulary_size", "vocabulary_rows")
     special_tokens: ClassVar[tuple[str, ...]]
     template: ClassVar[str]
 
@@ -76,7 +76,8 @@ class LanguageModeling(Task):
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
-        tokenizer.train_from_iterator((batch["text"] for batch in self.splits["train"].iter(1000)), trainer)
+        rows = vocabulary_rows(self.splits["train"], self.data.vocabulary_rows)
+        tokenizer.train_from_iterator((batch["text"] for batch in rows.iter(1000)), trainer)
         names = ["input_ids", "attention_mask"]
         return finished(tokenizer, self.special_tokens, self.template, model_input_names=names)
 
