@@ -68,12 +68,12 @@ class WordTokens:
             self.known.clear()
         # Before a sign that looks like its space, the tokenizer adds no space: such a text is read whole.
         words = [[text] if SPACE in text else text.split(" ") for text in texts]
-        new = list(set().union(*words) - self.known.keys())
+        new = [word for word in set().union(*words) if word not in self.known]
         backend = self.tokenizer.backend_tokenizer
         backend.encode_special_tokens = self.tokenizer.split_special_tokens  # as every call of the tokenizer sets it
         backend.no_truncation()
         backend.no_padding()
         self.known.update(zip(new, (one.ids for one in backend.encode_batch_fast(new, False, False)), strict=True))
         most, end = self.tokenizer.model_max_length - 1 if is_cut else None, self.tokenizer.eos_token_id
-        ids = (itertools.chain.from_iterable(map(self.known.__getitem__, of_text)) for of_text in words)
-        return [[*itertools.islice(of_text, most), end] for of_text in ids]
+        ids = (list(itertools.chain.from_iterable(map(self.known.__getitem__, of_text))) for of_text in words)
+        return [[*of_text[:most], end] for of_text in ids]
