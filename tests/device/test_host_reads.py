@@ -126,15 +126,21 @@ def test_reads_of_a_trainers_step(is_filtered: bool, device: torch.device, train
         assert step.total() <= TRAINER[is_filtered], step
 
 
+@pytest.mark.parametrize("limit", [{"max_minutes": None, "max_steps": 5}, {"max_minutes": 0.001, "min_steps": 5}])
 def test_reads_of_a_step_of_attnzoo_train(
-    device: torch.device, trains_on: Any, dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit: dict[str, Any],
+    device: torch.device,
+    trains_on: Any,
+    dictionary: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trains_on(device)
     reads: list[Counter[str]] = []
     monkeypatch.setattr(
         torch.optim.AdamW, "zero_grad", lambda self, **_: reads.append(pretended_device.COUNTS.reads.copy())
     )
-    sets = [*overrides("training", max_steps=5, evaluations=1, log_every=100, max_minutes=None, batch_tokens=100)]
+    sets = [*overrides("training", **limit, evaluations=1, log_every=100, batch_tokens=100)]
     sets += [*overrides("model", encoder_hidden_size=8, decoder_hidden_size=16, embedding_size=8, readout_size=8)]
     with pretended_device.counting():
         train_recipe("demo", tmp_path / "run", [*sets, f"task.data.path={dictionary}"])

@@ -187,7 +187,7 @@ def test_blocks_hold_every_token_once(kind: str, corpus: Path, tokenizer: PreTra
     task = task_of(kind, corpus, size)
     for text in [*paragraphs(3), "a"]:
         ids = text_ids(tokenizer, text)
-        blocks = task.blocks(tokenizer, text)
+        blocks = task.blocks(text_ids(tokenizer, text), task.data.block_size)
         assert all(2 <= len(block) <= size for block in blocks)
         if kind == "causal":  # all but the first of a block are predicted; it is the last of the block before
             assert [token for block in blocks for token in block[1:]] == ids[1:]
@@ -196,7 +196,20 @@ def test_blocks_hold_every_token_once(kind: str, corpus: Path, tokenizer: PreTra
             assert [token for block in blocks for token in block[1:-1]] == ids[1:-1]
             assert {(block[0], block[-1]) for block in blocks} == {(ids[0], ids[-1])}
     rows = task.training_examples(tokenizer)["input_ids"]
-    assert rows[:] == [block for text in task.splits["train"]["text"] for block in task.blocks(tokenizer, text)]
+    assert rows[:] == [
+        block
+        for text in task.splits["train"]["text"]
+        for block in task.blocks(text_ids(tokenizer, text), task.data.block_size)
+    ]
+
+
+def test_the_blocks_of_an_earlier_run_come_from_the_cache(kind: str, corpus: Path) -> None:
+    """The encoded rows of a second run have the same key, whatever else the task holds."""
+    keys = set()
+    for _ in range(2):
+        task = task_of(kind, corpus)
+        keys.add(task.training_examples(task.make_tokenizer())._fingerprint)
+    assert len(keys) == 1
 
 
 def test_no_block_begins_with_a_label(corpus: Path, tokenizer: PreTrainedTokenizerFast) -> None:

@@ -230,7 +230,7 @@ def test_two_processes_say_what_is_wrong_with_the_data(tmp_path: Path) -> None:
     arguments = [str(tmp_path), f"task.data.path={tmp_path / 'rows.tsv'}", "task.data.vocabulary_size=5"]
     for code, errors in run_two(arguments, {}, program=prepare):
         assert code
-        assert "task.data.vocabulary_size is 5, and the characters of the training split are" in errors
+        assert "task.data.vocabulary_size is 5, and the characters of the training rows are" in errors
 
 
 def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> None:

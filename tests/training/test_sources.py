@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from attnzoo.training.data.json_files import json_stream
 from attnzoo.training.data.row_checks import checked
-from attnzoo.training.data.sources import Source, read_rows
+from attnzoo.training.data.sources import Source, SourceError, read_rows
 from attnzoo.training.loop.checkpoint import checkpoints
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme, PronunciationData
@@ -394,6 +394,16 @@ def test_an_unsound_row_far_into_a_stream_is_found_before_training(pairs: Pairs,
     rows = pairs * 12
     write(tmp_path / "a.csv", [*rows, ("bab", "")])
     assert f"row {len(rows) + 1}: column 'sounds' is empty" in refusal(tmp_path / "a.csv", streaming=True)
+
+
+@pytest.mark.parametrize("blank", [" ", "\u3000", "\x1c\x1f"])
+def test_a_blank_text_is_found_among_many_and_signs_are_text(blank: str) -> None:
+    texts = {"source": ["\u00a7", "\u0939\u093f", "\U0001f600"] * 4_000, "target": ["a"] * 12_000}
+    texts["target"][11_000] = blank
+    arguments = datasets.Dataset.from_dict(texts), {name: name for name in texts}, (), "here"
+    with pytest.raises(SourceError, match="row 11001: column 'target' is empty in the row of"):
+        checked(*arguments, skip=False)
+    assert len(checked(*arguments, skip=True)) == 11_999  # type: ignore[arg-type]
 
 
 def test_a_cut_file_is_refused(pairs: Pairs, tmp_path: Path) -> None:

@@ -169,9 +169,7 @@ def test_a_vocabulary_is_of_both_languages_and_no_larger_than_asked(tokenizer: P
 
 def test_a_vocabulary_smaller_than_the_characters_is_refused(table: Path) -> None:
     """It is not silently enlarged, since all characters are kept for any size."""
-    with pytest.raises(
-        ValueError, match=r"vocabulary_size is 10, and the characters of the training split are \d+ tok"
-    ):
+    with pytest.raises(ValueError, match=r"vocabulary_size is 10, and the characters of the training rows are \d+ tok"):
         Translation(data(table, vocabulary_size=10)).make_tokenizer()
 
 

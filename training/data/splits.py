@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import datasets
+import numpy as np
 
 from .sources import Rows
 
@@ -34,14 +35,8 @@ def complete_splits(
         splits = {only: splits[only]}
     taken = [split for split in ("validation", "test") if split not in splits and only not in splits]
 
-    def part(name: str) -> Rows:
-        def is_in(texts: list[str]) -> list[bool]:
-            return [(split if split in taken else "train") == name for split in map(split_of, texts)]
-
-        return splits["train"].filter(is_in, batched=True, input_columns=columns[:1])
-
     if taken:
-        splits = splits | {split: part(split) for split in ("train", *taken)}
+        splits = splits | _cut(splits["train"], columns[0], taken)
     splits = {
         split: datasets.Dataset.from_list(list(rows))
         if split != "train" and isinstance(rows, datasets.IterableDataset)
@@ -55,6 +50,26 @@ def complete_splits(
     if only in splits:
         return splits, f"all rows of the {only} split"
     return splits, cut_note(taken, columns[0]) if taken else "in its own splits"
+
+
+def _cut(rows: Rows, column: str, taken: list[str]) -> dict[str, Rows]:
+    """The splits that are taken out of these rows, and the rest as the training split."""
+    parts = ["train", *taken]
+
+    def part_of(text: str) -> str:
+        split = split_of(text)
+        return split if split in taken else "train"
+
+    if isinstance(rows, datasets.IterableDataset):
+
+        def is_in(texts: list[str], name: str) -> list[bool]:
+            return [part_of(text) == name for text in texts]
+
+        options: dict[str, Any] = {"batched": True, "input_columns": [column]}
+        return {name: rows.filter(is_in, **options, fn_kwargs={"name": name}) for name in parts}
+    batches = rows.select_columns(column).iter(1000)
+    numbers = np.fromiter((parts.index(part_of(text)) for batch in batches for text in batch[column]), np.int8)
+    return {name: rows.select(np.flatnonzero(numbers == number)) for number, name in enumerate(parts)}
 
 
 def cut_note(taken: list[str], called: str) -> str:
@@ -79,7 +94,8 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
     held = {split: rows for split, rows in splits.items() if isinstance(rows, datasets.Dataset)}
     sides = {split: set(_plain_rows(rows, columns)) for split, rows in held.items() if split != "train"}
     if "train" in held:  # of the most rows only those are in memory that another split has
-        sides["train"] = set().union(*sides.values()).intersection(_plain_rows(held["train"], columns))
+        held_out = set().union(*sides.values())
+        sides["train"] = held_out.intersection(_plain_rows(held["train"], columns, {row[0] for row in held_out}))
     for other, held_out in combinations(("train", "validation", "test"), 2):
         if shared := sides.get(held_out, set()) & sides.get(other, set()):
             print(
@@ -89,9 +105,15 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
             )
 
 
-def _plain_rows(rows: datasets.Dataset, columns: list[str]) -> Iterator[tuple[str, ...]]:
-    for batch in rows.iter(1000):
-        yield from zip(*(map(_plain, batch[column]) for column in columns), strict=True)
+def _plain_rows(
+    rows: datasets.Dataset, columns: list[str], firsts: set[str] | None = None
+) -> Iterator[tuple[str, ...]]:
+    """The plain texts of rows; with ``firsts``, of rows with one of these in the first column."""
+    for batch in rows.select_columns(columns).iter(1000):
+        for texts in zip(*(batch[column] for column in columns), strict=True):
+            first = _plain(texts[0])
+            if firsts is None or first in firsts:
+                yield first, *map(_plain, texts[1:])
 
 
 def _plain(text: str) -> str:

@@ -10,6 +10,7 @@ from tokenizers import pre_tokenizers
 
 from .sources import Rows, Source, SourceError, readable, refuse_row_keys, rows_of_files
 from .text_files import lines
+from .vocabulary import VOCABULARY_ROWS, refuse_no_rows
 
 
 @strict
@@ -26,12 +27,15 @@ class TextData(Source):
         texts: the unit of text in .txt files: "paragraphs" (separated by empty lines) or "lines".
         text_column: the name of the column of texts.
         vocabulary_size: the largest number of tokens.
+        vocabulary_rows: the tokens are learned from at most this many training texts, chosen at random, always the same
+            ones; of a stream, from the first ones.
         block_size: the largest number of tokens that a model reads at a time.
     """
 
     texts: Literal["paragraphs", "lines"] = "paragraphs"
     text_column: str = "text"
     vocabulary_size: int = 5000
+    vocabulary_rows: int = VOCABULARY_ROWS
     block_size: int = 256
 
     def validate_sizes(self) -> None:
@@ -41,6 +45,7 @@ class TextData(Source):
             raise ValueError(
                 f"vocabulary_size must be at least {least}, all bytes and four tokens more, got {self.vocabulary_size}"
             )
+        refuse_no_rows(self.vocabulary_rows)
         if self.block_size < 3:
             raise ValueError(f"block_size must be at least 3, got {self.block_size}")
 

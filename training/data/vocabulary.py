@@ -1,11 +1,16 @@
 """Shared parts of the tasks' tokenizers: special tokens, the Unicode form of letters, the vocabulary's size."""
 
+import random
 from collections.abc import Iterable
 from typing import Any
 
+import datasets
 from tokenizers import Tokenizer, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from .row_checks import Rows
+
+VOCABULARY_ROWS = 200_000  # more rows change a vocabulary little, and cost a minute for a million
 PAD, START, END, UNKNOWN, MASK = "<pad>", "<s>", "</s>", "<unk>", "<mask>"
 ROLES = {PAD: "pad_token", START: "bos_token", END: "eos_token", UNKNOWN: "unk_token", MASK: "mask_token"}
 
@@ -37,10 +42,23 @@ def normalizer(normalization: str | None) -> list[Any]:
     return forms[normalization]
 
 
+def vocabulary_rows(rows: Rows, most: int) -> Rows:
+    """The training rows that a vocabulary is learned from; see ``task.data.vocabulary_rows``."""
+    if isinstance(rows, datasets.IterableDataset):
+        return rows.take(most)
+    return rows if len(rows) <= most else rows.select(sorted(random.Random(1).sample(range(len(rows)), most)))
+
+
+def refuse_no_rows(most: int) -> None:
+    """Raise a ValueError if ``task.data.vocabulary_rows`` leaves no row."""
+    if most < 1:
+        raise ValueError(f"vocabulary_rows must be at least 1, got {most}")
+
+
 def refuse_overfull(size: int, asked: int) -> None:
     """Raise a ValueError if the characters of the data, which all become tokens, are more than ``asked``."""
     if size > asked:
         raise ValueError(
-            f"task.data.vocabulary_size is {asked:,}, and the characters of the training split are {size:,} tokens "
+            f"task.data.vocabulary_size is {asked:,}, and the characters of the training rows are {size:,} tokens "
             f"with the special ones; set it above {size:,}, so that there is room for subwords"
         )

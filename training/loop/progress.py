@@ -43,8 +43,9 @@ class Clock:
             return min(1.0, self.steps / self.settings.max_steps)
         assert self.settings.max_minutes is not None  # the recipe is checked
         done = min(1.0, self.minutes() / self.settings.max_minutes, self.steps / self.settings.min_steps)
-        progress = torch.tensor(done, device=accelerator.device)
-        return broadcast(progress).item()
+        if accelerator.num_processes == 1:  # no device is waited for
+            return done
+        return broadcast(torch.tensor(done, device=accelerator.device)).item()
 
     def described(self) -> str:
         """The steps or the minutes; with ``min_steps``, which may prolong the training, both."""

@@ -293,7 +293,12 @@ def _batches(
     def load(batch: list[Any]) -> Batch:
         inputs = collate(batch if is_streamed else examples.__getitems__(batch))
         num_labels = int((inputs["labels"] != IGNORED).sum())  # here, where no device is waited for
-        return Batch(send_to_device(inputs, accelerator.device), num_labels)
+        # A GPU still computes the last step while the host collates these. From pinned memory they are copied without
+        # waiting for it.
+        is_pinned = accelerator.device.type == "cuda"
+        if is_pinned:
+            inputs = {name: tensor.pin_memory() for name, tensor in inputs.items()}
+        return Batch(send_to_device(inputs, accelerator.device, non_blocking=is_pinned), num_labels)
 
     order: LengthBatchSampler | LengthBatchStream
     if is_streamed:

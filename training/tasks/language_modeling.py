@@ -25,9 +25,9 @@ from ..data.sources import Rows, text_files
 from ..data.speeches import SPEECHES
 from ..data.splits import first_row
 from ..data.texts import TextData, read_texts
-from ..data.vocabulary import END, MASK, PAD, START, finished
+from ..data.vocabulary import END, MASK, PAD, START, finished, vocabulary_rows
 from .base import Batch, Card, Task, pipeline_snippet
-from .log_probability import log_probabilities, predict_labels, text_ids
+from .log_probability import ids_of_texts, log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
 
 MASKED_SHARE = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
@@ -53,7 +53,7 @@ class LanguageModeling(Task):
     rows_called = "texts"
     target = "text"
     known_data = (SPEECHES,)
-    tokenizer_keys = ("vocabulary_size",)
+    tokenizer_keys = ("vocabulary_size", "vocabulary_rows")
     special_tokens: ClassVar[tuple[str, ...]]
     template: ClassVar[str]
 
@@ -76,7 +76,8 @@ class LanguageModeling(Task):
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
-        tokenizer.train_from_iterator((batch["text"] for batch in self.splits["train"].iter(1000)), trainer)
+        rows = vocabulary_rows(self.splits["train"], self.data.vocabulary_rows)
+        tokenizer.train_from_iterator((batch["text"] for batch in rows.iter(1000)), trainer)
         names = ["input_ids", "attention_mask"]
         return finished(tokenizer, self.special_tokens, self.template, model_input_names=names)
 
@@ -95,15 +96,20 @@ class LanguageModeling(Task):
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` of the blocks of a batch of texts."""
+        # With the task itself the function's key in the cache would depend on all its data, and never be the same.
+        blocks, size = self.blocks, self.data.block_size
 
         def encode(rows: Batch) -> Batch:
-            return {"input_ids": [block for text in rows["text"] for block in self.blocks(tokenizer, text)]}
+            return {
+                "input_ids": [block for ids in ids_of_texts(tokenizer, rows["text"]) for block in blocks(ids, size)]
+            }
 
         return encode
 
+    @staticmethod
     @abstractmethod
-    def blocks(self, tokenizer: PreTrainedTokenizerBase, text: str) -> list[list[int]]:
-        """The tokens of a text, in blocks of ``block_size`` at most."""
+    def blocks(ids: list[int], size: int) -> list[list[int]]:
+        """The tokens of a text, from ``<s>`` to ``</s>``, in blocks of ``size`` at most."""
 
     @staticmethod
     @abstractmethod
@@ -142,8 +148,8 @@ class CausalLanguageModeling(LanguageModeling):
     def prompt(words: list[str]) -> str:
         return " ".join(words[:4])
 
-    def blocks(self, tokenizer: PreTrainedTokenizerBase, text: str) -> list[list[int]]:
-        ids, size = text_ids(tokenizer, text), self.data.block_size
+    @staticmethod
+    def blocks(ids: list[int], size: int) -> list[list[int]]:
         return [ids[start : start + size] for start in range(0, len(ids) - 1, size - 1)]
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> Callable[[list[Any]], Any]:
@@ -195,10 +201,12 @@ class MaskedLanguageModeling(LanguageModeling):
     def prompt(words: list[str]) -> str:
         return " ".join([*words[:3], MASK, *words[4:12]])
 
-    def blocks(self, tokenizer: PreTrainedTokenizerBase, text: str) -> list[list[int]]:
-        ids, size = text_ids(tokenizer, text)[1:-1], self.data.block_size - 2
-        blocks = [ids[start : start + size] for start in range(0, len(ids), size)]
-        return [[tokenizer.bos_token_id, *block, tokenizer.eos_token_id] for block in blocks]
+    @staticmethod
+    def blocks(ids: list[int], size: int) -> list[list[int]]:
+        return [
+            [ids[0], *ids[start : min(start + size - 2, len(ids) - 1)], ids[-1]]
+            for start in range(1, len(ids) - 1, size - 2)
+        ]
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForLanguageModeling:
         """Pads rows to a batch, and masks tokens."""
@@ -214,7 +222,7 @@ class MaskedLanguageModeling(LanguageModeling):
         blocks = []
         for number, text in zip(rows["number"], rows["text"], strict=True):
             mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED_SHARE, seed=number)
-            for block in self.blocks(tokenizer, text):
+            for block in self.blocks(text_ids(tokenizer, text), self.data.block_size):
                 masked = mask([{"input_ids": block}])
                 blocks.append((masked["input_ids"][0], masked["labels"][0]))
         return [token for of_block in predict_labels(model, tokenizer, blocks) for token in of_block]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +19,14 @@ ROWS_AT_A_TIME = 16  # rows in a batch of an evaluation
 
 def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """The tokens of a whole text between ``<s>`` and ``</s>``. The same characters inside the text stay text."""
-    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
-    return [tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]
+    return ids_of_texts(tokenizer, [text])[0]
+
+
+def ids_of_texts(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    """The result of :func:`text_ids` for every text."""
+    options: dict[str, Any] = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    ids = tokenizer(texts, return_attention_mask=False, **options)["input_ids"]
+    return [[tokenizer.bos_token_id, *of_text, tokenizer.eos_token_id] for of_text in ids]
 
 
 def log_probabilities(

@@ -12,19 +12,29 @@ from typing import Any, Literal
 import datasets
 import torch
 from huggingface_hub.dataclasses import strict
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from attnzoo.viewer import plot_alignments, plot_heads, tokens_of
 
 from ..data.sources import Rows, Source, short
-from ..data.vocabulary import END, PAD, START, UNKNOWN, finished, normalizer, refuse_overfull
+from ..data.vocabulary import (
+    END,
+    PAD,
+    START,
+    UNKNOWN,
+    VOCABULARY_ROWS,
+    finished,
+    refuse_no_rows,
+    refuse_overfull,
+    vocabulary_rows,
+)
 from .base import Batch
 from .bpe_dropout import BPEDropout
 from .sequence_to_sequence import ALIGNMENT, PICTURES, SequenceToSequence, max_positions
+from .word_tokens import WordTokens, reads_words_alone, word_tokenizer
 
 SPECIAL_TOKENS = [PAD, START, END, UNKNOWN]
-SPACE = "\u2581"  # stands for a space, at the start of the subword after it
 HEADS, COPIES = "heads.png", "copies.png"
 PICTURES_OF_HEADS = PICTURES | {
     HEADS: "The attention of every head of the decoder to the source, one row for each layer: the source along the "
@@ -43,6 +53,8 @@ class TextPairs(Source):
         target_column: the name of the column of targets.
         vocabulary_size: subwords of both sides together, with the four special tokens. It must have room for all
             characters of the training texts.
+        vocabulary_rows: the subwords are learned from at most this many training rows, chosen at random, always the
+            same ones; of a stream, from the first ones. A character that only other rows have is unknown.
         normalization: Unicode's form of the text: "nfc", or "nfd", which takes accented letters and the syllables of
             Hangul apart. A tokenizer decodes to the same form.
         bpe_dropout: the probability with which a merge of two subwords is left out of a training text, see
@@ -52,6 +64,7 @@ class TextPairs(Source):
     source_column: str = "source"
     target_column: str = "target"
     vocabulary_size: int = 8000
+    vocabulary_rows: int = VOCABULARY_ROWS
     normalization: Literal["nfc", "nfd"] = "nfc"
     bpe_dropout: float | int = 0.0
 
@@ -65,6 +78,7 @@ class TextPairs(Source):
         least = len(SPECIAL_TOKENS)
         if self.vocabulary_size <= least:
             raise ValueError(f"vocabulary_size must be above {least}, the special tokens, got {self.vocabulary_size}")
+        refuse_no_rows(self.vocabulary_rows)
 
 
 class SubwordTask(SequenceToSequence):
@@ -73,32 +87,21 @@ class SubwordTask(SequenceToSequence):
     columns = ["source", "target"]
     target = "target"
     rows_called = "pairs"
-    tokenizer_keys = ("vocabulary_size",)
+    tokenizer_keys = ("vocabulary_size", "vocabulary_rows")
     max_new_tokens: int  # the default of generate()
     is_cut = False  # whether texts are cut to the tokenizer's ``model_max_length``
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """Byte-pair encoding of the training texts of both sides (Sennrich et al., 2016, section 3.2).
 
-        A word keeps the space before it, and a punctuation mark or digit is a word of its own, so that decoding gives
-        the text back unchanged, except for its Unicode form (``normalization``) and the width of its spaces.
+        See :func:`attnzoo.training.tasks.word_tokens.word_tokenizer` for what a word is.
         """
-        tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True))
-        tokenizer.normalizer = normalizers.Sequence(
-            [*normalizer(self.data.normalization), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-        )
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Metaspace(replacement=SPACE),
-                pre_tokenizers.Punctuation("isolated"),
-                pre_tokenizers.Digits(individual_digits=True),
-            ]
-        )
-        tokenizer.decoder = decoders.Metaspace(replacement=SPACE)
+        tokenizer = word_tokenizer(self.data.normalization)
         trainer = trainers.BpeTrainer(
             vocab_size=self.data.vocabulary_size, special_tokens=SPECIAL_TOKENS, show_progress=False
         )
-        sentences = (batch[column] for batch in self.splits["train"].iter(1000) for column in self.columns)
+        rows = vocabulary_rows(self.splits["train"], self.data.vocabulary_rows)
+        sentences = (batch[column] for batch in rows.iter(1000) for column in self.columns)
         tokenizer.train_from_iterator(sentences, trainer)
         refuse_overfull(tokenizer.get_vocab_size(), self.data.vocabulary_size)
         return finished(
@@ -113,6 +116,13 @@ class SubwordTask(SequenceToSequence):
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` of the source, ``labels`` of the target."""
         is_cut = self.is_cut  # with the task itself the function's key in the cache would depend on all its data
+        if reads_words_alone(tokenizer):
+            tokens_of_texts = WordTokens(tokenizer)
+
+            def encode_words(rows: Batch) -> Batch:
+                return {"input_ids": tokens_of_texts(rows["source"], is_cut), "labels": tokens_of_texts(rows["target"])}
+
+            return encode_words
 
         def encode(rows: Batch) -> Batch:
             source = tokenizer(rows["source"], truncation=is_cut, return_attention_mask=False)
