@@ -29,8 +29,11 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from attnzoo.model_inputs import values_are_checked
 
 from .card import describe, write_card
 from .commands.exits import StoppedError, exit_on_user_error
@@ -124,12 +127,17 @@ def add_gradients(run: Run, batches: list[Batch], num_labels: int) -> None:
     for number, batch in enumerate(batches, start=1):
         is_last = number == len(batches)
         with contextlib.nullcontext() if is_last else accelerator.no_sync(run.model):
-            loss = total_loss(
-                run.model, batch.inputs, num_labels, settings.label_smoothing, run.terms, accelerator.autocast
-            )
-            accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
-        run.state.since_log.loss += loss.detach()
+            run.state.since_log.loss += batch_gradients(run, batch.inputs, num_labels)
     accelerator.clip_grad_norm_(run.model.parameters(), settings.max_grad_norm)
+
+
+def batch_gradients(run: Run, inputs: dict[str, Tensor], num_labels: Tensor | int) -> Tensor:
+    """Add the gradients of one batch to those of the parameters, and return its loss, a scalar."""
+    smoothing, accelerator = run.recipe.training.label_smoothing, run.accelerator
+    with values_are_checked():  # where the batch was collated
+        loss = total_loss(run.model, inputs, num_labels, smoothing, run.terms, accelerator.autocast)
+    accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
+    return loss.detach()
 
 
 def step(run: Run, rate: float) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 import attnzoo
+from attnzoo.model_inputs import values_are_checked
 from tests.device import pretended_device
 from tests.factory import (
     CAUSAL,
@@ -39,7 +40,7 @@ CALLS = {
     "transformer-causal-classifier": (2, 2),
     "transformer-tagger": (2, 2),
 }
-TRAIN, TRAINER = 1, 3  # of a step of ``attnzoo train``, and of a Trainer, which itself reads the loss twice
+TRAIN, TRAINER = 0, 3  # of a step of ``attnzoo train``, and of a Trainer, which itself reads the loss twice
 # The most reads for a token: of generate(), of which one is Transformers' own, and of search(); greedy and with beams.
 TOKENS = {"generate": (2, 2), "search": (1, 2)}
 GENERATING = ["bahdanau-cho_gru-additive", "luong-lstm-general-feeding", "bahdanau-gru-additive-copy-coverage"]
@@ -69,6 +70,9 @@ def test_reads_of_a_training_call(kind: str, repeats: int, device: torch.device)
     with pretended_device.counting() as counts:
         model(**batch, num_items_in_batch=num_labels, **options).loss.backward()
     assert counts.reads.total() <= CALLS[kind][1], counts.reads
+    with pretended_device.counting() as counts, values_are_checked():
+        model(**batch, num_items_in_batch=num_labels, **options).loss.backward()
+    assert counts.reads.total() <= CALLS[kind][1] - 1, counts.reads
 
 
 @pytest.mark.parametrize("name", [name for name in HEADS if name not in KINDS.values()])

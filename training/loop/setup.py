@@ -18,6 +18,7 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnzoo.loss import IGNORED
+from attnzoo.model_inputs import check_batch
 
 from ..data.text_files import short
 from ..recipe import Recipe, Training
@@ -107,7 +108,7 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
     if accelerator.process_index:
         set_seed(settings.seed, device_specific=True)  # otherwise dropout would be the same on all processes
 
-    collate, guides = task.collator(tokenizer, model), []
+    collate, guides = _checking(task.collator(tokenizer, model), model), []
     with _main_process_first(accelerator):
         examples = task.training_examples(tokenizer)
         if settings.alignment_links is not None:
@@ -303,6 +304,17 @@ def _batches(
     for split in ("validation", "test"):  # before the training: a decoder may take hours for such a row
         check_lengths(task.held_out_examples(tokenizer, split), split, settings.batch_tokens, describe)
     return Batches(order, load, accelerator.process_index, accelerator.num_processes)
+
+
+def _checking(collate: Callable[[list[Any]], Any], model: PreTrainedModel) -> Callable[[list[Any]], Any]:
+    """``collate``, with a check of every batch: here, where no device is waited for."""
+
+    def collate_and_check(rows: list[Any]) -> Any:
+        batch = collate(rows)
+        check_batch(model, batch)
+        return batch
+
+    return collate_and_check
 
 
 def _start_tracker(settings: Training, output: Path, accelerator: Accelerator) -> None:
