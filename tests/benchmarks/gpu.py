@@ -33,6 +33,8 @@ import transformers
 from torch import Tensor, nn
 
 import attnzoo
+from attnzoo.model_inputs import values_are_checked
+from attnzoo.training.loop.graphs import GraphedStep, captured
 from tests.benchmarks import transformer_models
 from tests.benchmarks.plain_rnn import PlainLayer, PlainRNN
 from tests.benchmarks.systems.attnzoo import EOS, AttnZoo
@@ -95,6 +97,29 @@ def training(model: nn.Module, loss: Callable[[], Tensor], autocast: AbstractCon
     return step
 
 
+def replays(model: Any, batch: dict[str, Tensor], autocast: AbstractContextManager[Any]) -> Work:
+    """One training step with ``training.cuda_graphs``; on a CPU the graph is computed again. The first is plain."""
+    parameters = list(model.train().parameters())
+    optimiser = torch.optim.Adam(parameters, lr=1e-4, fused=True)
+
+    def gradients(inputs: dict[str, Tensor], num_labels: Any) -> Tensor:
+        with values_are_checked(), autocast:
+            loss = model(**inputs, num_items_in_batch=num_labels, skip_logits=True).loss
+        loss.backward()
+        return loss.detach()
+
+    capture = captured if model.device.type == "cuda" else lambda step: step
+    add_gradients = GraphedStep(gradients, parameters, model.config.pad_token_id, capture)
+
+    def step() -> Tensor:
+        optimiser.zero_grad(set_to_none=True)
+        loss = add_gradients(batch, batch["labels"].numel())
+        optimiser.step()
+        return loss
+
+    return step
+
+
 def recurrent_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
     """Luong's RNN, the general score."""
     for width, rows, length, is_bf16 in itertools.product(sizes.widths, sizes.rows, sizes.lengths, (True, False)):
@@ -112,6 +137,9 @@ def recurrent_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
             model.load_zoo_weights(AttnZoo("general", model.has_input_feeding, width).model)
             return training(model.to(device), partial(model, **batch), autocast)
 
+        def replayed(width: int = width, batch: Any = batch, autocast: Any = autocast) -> Work:
+            return replays(AttnZoo("general", True, width).model.to(device), batch, autocast)
+
         dtype = torch.bfloat16 if is_bf16 else torch.float32
         about = {"width": width, "rows": rows, "steps": length, "precision": "bf16" if is_bf16 else "fp32"}
         yield Row(
@@ -123,6 +151,7 @@ def recurrent_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
                 PRODUCTS: partial(products_alone, rows, length, width, dtype, device),
                 "attnzoo, no feeding": partial(ours, False),
                 "cuDNN, no feeding": partial(plain, PlainLayer),
+                "attnzoo, CUDA graph": replayed,
             },
         )
 
@@ -391,6 +420,7 @@ def main() -> int:
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit(f"torch {torch.__version__} sees no GPU; --device cpu --tiny tries the command without one")
     if options.device == "cpu":
+        torch.set_num_threads(1)
         torch.backends.mkldnn.set_flags(False)  # on some processors oneDNN has no LSTM in bfloat16
     transformers.logging.set_verbosity_error()
     gc.disable()

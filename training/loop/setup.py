@@ -95,6 +95,8 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
 
     start, tokenizer = _start_and_tokenizer(settings, task, checkpoint, accelerator)
     config = recipe.model_config(**task.config_fields(tokenizer))
+    if settings.cuda_graphs:
+        _require_graphs(settings, accelerator, config)
     is_averaged = bool(settings.ema_decay) or accelerator.distributed_type == DistributedType.FSDP
     replaced = [] if resume else contents(output)
     if accelerator.is_main_process:
@@ -221,6 +223,23 @@ def _mixed_precision(precision: str, device: str) -> str:
         return "no"
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in every release
     return "bf16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "no"
+
+
+def _require_graphs(settings: Training, accelerator: Accelerator, config: PreTrainedConfig) -> None:
+    """Raise a ValueError where ``training.cuda_graphs`` does not work."""
+    reasons = {
+        f"a GPU of NVIDIA, and the device is {accelerator.device.type}": accelerator.device.type != "cuda",
+        f"one process without sharding, and there are {accelerator.num_processes}": (
+            accelerator.distributed_type != DistributedType.NO
+        ),
+        "an encoder-decoder": not config.is_encoder_decoder,
+        "a training without teachers": bool(settings.teachers),
+        "a training without alignment_links": settings.alignment_links is not None,
+        "precision bf16 or fp32, not fp16": accelerator.scaler is not None,
+    }
+    for needed, is_missing in reasons.items():
+        if is_missing:
+            raise ValueError(f"training.cuda_graphs needs {needed}; leave it out")
 
 
 def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint: Path | None) -> int:
