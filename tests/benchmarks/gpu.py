@@ -410,7 +410,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--output", type=Path, default=Path(".benchmarks/gpu.json"))
     parser.add_argument("--minutes", type=float, default=5.5, help="the time of all stages")
-    parser.add_argument("--rounds", type=int, default=7, help="the most rounds of a row; at least three")
+    parser.add_argument("--rounds", type=int, default=5, help="the most rounds of a row; at least three")
     parser.add_argument("--tiny", action="store_true", help="small sizes, to try the command")
     parser.add_argument("--read", type=Path, help="print the tables of this file")
     options = parser.parse_args()
