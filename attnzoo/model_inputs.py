@@ -9,6 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import torch
@@ -84,7 +85,6 @@ def checked(forward: Forward) -> Forward:
     """
     signature = inspect.signature(forward)
     _, *parameters, _ = signature.parameters  # all but self and **kwargs
-    dropped = [name for name in DROPPED_ARGUMENTS if name not in parameters]
     defaults = [name for name in CONFIG_DEFAULTS if name in parameters]
     embedded = [name for name in ("inputs_embeds", "decoder_inputs_embeds") if name in parameters]
     takes_past = "past_key_values" in parameters
@@ -95,26 +95,13 @@ def checked(forward: Forward) -> Forward:
             if "past_key_values" in kwargs:
                 raise TypeError(f"cache and past_key_values are names of the same argument; give {CACHE} alone")
             kwargs["past_key_values"] = kwargs.pop("cache")
-        given, checks = dict(zip(parameters, args, strict=False)) | kwargs, Checks()
+        given = dict(zip(parameters, args, strict=False)) | kwargs
         if len(args) > len(parameters) or len(given) < len(args) + len(kwargs):  # too many, or one given twice
             signature.bind(self, *args, **kwargs)  # raises Python's own error
-        for name in kwargs:
-            if name not in parameters:
-                _check_extra(self, name, given, parameters)
-        for name in dropped:
-            given.pop(name, None)
+        _read_all(self, given, parameters)
         for name in defaults:
             if given.get(name) is None:
                 given[name] = getattr(self.config, name)
-        for name, value in given.items():
-            # Where Transformers records the states, not forward(), it also takes a list: the layers that are wanted.
-            is_layers = name == "output_hidden_states" and name not in parameters and isinstance(value, list)
-            is_flag = (value is True or value is False) and name in FLAGS
-            if name in CHECKED and value is not None and not is_layers and not is_flag:
-                given[name] = _read(self, name, value, checks)
-        if "labels" in parameters and starts_target(given, parameters):
-            check_padding(given["labels"], checks)
-        checks.read()
         if "decoder_input_ids" in parameters and given.get("encoder_outputs") is not None:
             # Not in the decoder's own forward(), which reads what the model has checked or computed.
             _check_source(given["encoder_outputs"], given.get("past_key_values"))
@@ -126,6 +113,54 @@ def checked(forward: Forward) -> Forward:
         return forward(self, **given)
 
     return wrapper  # type: ignore[return-value]
+
+
+def check_batch(model: Any, batch: dict[str, Any]) -> None:
+    """Check the values of a batch on the CPU, as ``forward`` does, and its ids, before it goes to another device.
+
+    Raises:
+        TypeError, ValueError: as :func:`checked`; or an id is not in the vocabulary.
+    """
+    _, *parameters, _ = inspect.signature(type(model).forward).parameters
+    given, size = dict(batch), model.config.vocab_size
+    _read_all(model, given, parameters)
+    for name in ("input_ids", "decoder_input_ids"):
+        ids = given.get(name)
+        if ids is not None and len(wrong := ids[(ids < 0) | (ids >= size)]):
+            raise _out_of_range(name, wrong, f"a vocabulary of {size}: ids", size)
+
+
+_ARE_CHECKED = ContextVar("whether the values of inputs are already checked", default=False)
+
+
+@contextmanager
+def values_are_checked() -> Iterator[None]:
+    """``forward`` does not check values inside, since :func:`check_batch` has done it: the host reads none of them."""
+    token = _ARE_CHECKED.set(True)
+    try:
+        yield
+    finally:
+        _ARE_CHECKED.reset(token)
+
+
+def _read_all(model: Any, given: dict[str, Any], parameters: list[str]) -> None:
+    """Check the arguments of ``forward``, in which they become what it expects."""
+    checks = Checks()
+    for name in given:
+        if name not in parameters:
+            _check_extra(model, name, given, parameters)
+    for name in DROPPED_ARGUMENTS:
+        if name not in parameters:
+            given.pop(name, None)
+    for name, value in given.items():
+        # Where Transformers records the states, not forward(), it also takes a list: the layers that are wanted.
+        is_layers = name == "output_hidden_states" and name not in parameters and isinstance(value, list)
+        is_flag = (value is True or value is False) and name in FLAGS
+        if name in CHECKED and value is not None and not is_layers and not is_flag:
+            given[name] = _read(model, name, value, checks)
+    if "labels" in parameters and starts_target(given, parameters):
+        check_padding(given["labels"], checks)
+    checks.read()
 
 
 def _read(model: Any, name: str, value: Any, checks: Checks) -> Any:
@@ -409,8 +444,8 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
 
 
 def _is_readable(tensor: Tensor) -> bool:
-    """Whether the tensor's values can be read: not while compiling, and not on the meta device."""
-    return not torch.compiler.is_compiling() and not tensor.is_meta
+    """Whether to read the tensor's values: not while compiling, on the meta device, or if they are checked already."""
+    return not torch.compiler.is_compiling() and not tensor.is_meta and not _ARE_CHECKED.get()
 
 
 def _integers(ids: Any, name: str) -> Tensor:

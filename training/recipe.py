@@ -138,6 +138,8 @@ class Training:
             first weights.
         precision: "fp32", "bf16", "fp16" with scaled losses (for GPUs without bf16), or "auto": bf16 if the processor
             can multiply in bf16, otherwise fp16 on a GPU and fp32 on a CPU.
+        cuda_graphs: replay forward and backward as CUDA graphs, one for each of a few padded shapes of batches, see
+            :class:`attnzoo.training.loop.graphs.GraphedStep`. For encoder-decoders on one GPU; not measured yet.
         evaluations: number of evaluations on the validation split, at even intervals; the last one is at the end.
         num_beams: beam width of these evaluations.
         patience: stop after this number of evaluations in a row without an improvement; None never stops early. Those
@@ -176,6 +178,7 @@ class Training:
     alignment_shift: Literal[0, 1] = 0
     ema_decay: float | int = 0.0
     precision: Literal["fp32", "bf16", "fp16", "auto"] = "fp32"
+    cuda_graphs: bool = False
     evaluations: int = 1
     num_beams: int = 1
     patience: int | None = None

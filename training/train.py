@@ -29,13 +29,17 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from attnzoo.model_inputs import values_are_checked
 
 from .card import describe, write_card
 from .commands.exits import StoppedError, exit_on_user_error
 from .commands.parsers import train_parser
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, rotate, save_tokenizer, write_atomically
+from .loop.graphs import Gradients, GraphedStep
 from .loop.loss_terms import total_loss
 from .loop.progress import Batch, Clock, progress_bar
 from .loop.run_folder import contents, differences, read_run, start_output, write_row
@@ -71,6 +75,10 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     settings = recipe.training
     run = setup(recipe, task, output, resume, overwrite)
     accelerator, state, clock, best = run.accelerator, run.state, run.state.clock, run.state.best
+    gradients: Gradients = functools.partial(batch_gradients, run)
+    if settings.cuda_graphs:
+        pad_token_id: Any = state.model.config.pad_token_id  # type: ignore[union-attr]
+        gradients = GraphedStep(gradients, list(state.model.parameters()), pad_token_id)
     with signals_to_stop() as received:
         bar = progress_bar(clock, is_shown=accelerator.is_main_process)
         # A run may have been killed after its last evaluation, before it wrote run.json.
@@ -80,7 +88,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             num_labels = sum(batch.num_labels for batch in batches)
             num_labels, signum = summed(accelerator, num_labels, max(received, default=0))
             rate = learning_rate(clock.steps, progress, state.batches.epochs(), settings)
-            add_gradients(run, batches, num_labels)
+            add_gradients(run, gradients, batches, num_labels)
             if accelerator.is_main_process and not clock.steps:  # everything in the recipe was read and fits
                 start_output(output, recipe, run.replaced)
             step(run, rate)
@@ -118,18 +126,23 @@ def summed(accelerator: Accelerator, *numbers: int) -> list[int]:
     return accelerator.reduce(torch.tensor(numbers, device=accelerator.device), "sum").tolist()
 
 
-def add_gradients(run: Run, batches: list[Batch], num_labels: int) -> None:
+def add_gradients(run: Run, gradients: Gradients, batches: list[Batch], num_labels: int) -> None:
     """Add the clipped gradients of one optimiser step: the mean over the labels of all batches, on all processes."""
     settings, accelerator = run.recipe.training, run.accelerator
     for number, batch in enumerate(batches, start=1):
         is_last = number == len(batches)
         with contextlib.nullcontext() if is_last else accelerator.no_sync(run.model):
-            loss = total_loss(
-                run.model, batch.inputs, num_labels, settings.label_smoothing, run.terms, accelerator.autocast
-            )
-            accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
-        run.state.since_log.loss += loss.detach()
+            run.state.since_log.loss += gradients(batch.inputs, num_labels)
     accelerator.clip_grad_norm_(run.model.parameters(), settings.max_grad_norm)
+
+
+def batch_gradients(run: Run, inputs: dict[str, Tensor], num_labels: Tensor | int) -> Tensor:
+    """Add the gradients of one batch to those of the parameters, and return its loss, a scalar."""
+    smoothing, accelerator = run.recipe.training.label_smoothing, run.accelerator
+    with values_are_checked():  # where the batch was collated
+        loss = total_loss(run.model, inputs, num_labels, smoothing, run.terms, accelerator.autocast)
+    accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
+    return loss.detach()
 
 
 def step(run: Run, rate: float) -> None:

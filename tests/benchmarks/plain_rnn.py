@@ -5,27 +5,30 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.benchmarks.systems.attnzoo import BOS, PAD
-from tests.benchmarks.workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY
+from tests.benchmarks.workload import DECODER, VOCABULARY
 
 Batch = dict[str, Tensor]
 
 
 class PlainRNN(nn.Module):
-    """Luong et al. (2015, section 3), the general or the additive score, with or without input feeding."""
+    """Luong et al. (2015, section 3), the general or the additive score, with or without input feeding.
 
-    def __init__(self, score: str, has_input_feeding: bool) -> None:
+    The embeddings, and each direction of the encoder, have half the decoder's ``width``, as in ``workload.py``.
+    """
+
+    def __init__(self, score: str, has_input_feeding: bool, width: int = DECODER) -> None:
         super().__init__()
-        self.has_input_feeding = has_input_feeding
-        self.source_embedding = nn.Embedding(VOCABULARY, EMBEDDING)
-        self.target_embedding = nn.Embedding(VOCABULARY, EMBEDDING)
-        self.encoder = nn.LSTM(EMBEDDING, ENCODER, batch_first=True, bidirectional=True)
-        self.cell = nn.LSTMCell(EMBEDDING + (DECODER if has_input_feeding else 0), DECODER)
-        self.w_a = nn.Linear(2 * ENCODER, ATTENTION, bias=False)
+        self.has_input_feeding, self.width, half = has_input_feeding, width, width // 2
+        self.source_embedding = nn.Embedding(VOCABULARY, half)
+        self.target_embedding = nn.Embedding(VOCABULARY, half)
+        self.encoder = nn.LSTM(half, half, batch_first=True, bidirectional=True)
+        self.cell: nn.Module = nn.LSTMCell(half + (width if has_input_feeding else 0), width)
+        self.w_a = nn.Linear(width, width, bias=False)
         self.is_additive = score == "additive"
         if self.is_additive:
-            self.w_q, self.v = nn.Linear(DECODER, ATTENTION, bias=False), nn.Parameter(torch.zeros(ATTENTION))
-        self.w_c = nn.Linear(2 * ENCODER + DECODER, DECODER, bias=False)
-        self.output = nn.Linear(DECODER, VOCABULARY, bias=False)
+            self.w_q, self.v = nn.Linear(width, width, bias=False), nn.Parameter(torch.zeros(width))
+        self.w_c = nn.Linear(2 * width, width, bias=False)
+        self.output = nn.Linear(width, VOCABULARY, bias=False)
 
     def load_zoo_weights(self, model: nn.Module) -> None:
         """The weights of attnzoo's model under the names of this one."""
@@ -44,7 +47,7 @@ class PlainRNN(nn.Module):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             names[f"encoder.{name}_l0"] = f"{layers}.forward_rnn.{name}_l0"
             names[f"encoder.{name}_l0_reverse"] = f"{layers}.backward_rnn.{name}_l0"
-            names[f"cell.{name}"] = f"{decoder}.rnn.layers.0.{name}_l0"
+            names[f"cell.{name}{'_l0' * isinstance(self.cell, nn.LSTM)}"] = f"{decoder}.rnn.layers.0.{name}_l0"
         self.load_state_dict({own: weights[name].detach() for own, name in names.items()})
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
@@ -75,21 +78,45 @@ class PlainRNN(nn.Module):
         values, keys, state = self.encode(input_ids, attention_mask)
         start = labels.new_full((len(labels), 1), BOS)
         targets = torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, PAD)], dim=1)
-        feed, readouts = values.new_zeros(len(labels), DECODER), []
-        for tokens in targets.unbind(1):
-            feed, state = self.step(tokens, feed, state, values, keys, attention_mask)
-            readouts.append(feed)
-        logits = self.output(torch.stack(readouts, dim=1))
+        logits = self.output(self.read_out(targets, state, values, keys, attention_mask))
         return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    def read_out(
+        self, targets: Tensor, state: tuple[Tensor, Tensor], values: Tensor, keys: Tensor, mask: Tensor
+    ) -> Tensor:
+        """The attentional vectors of all steps."""
+        feed, readouts = values.new_zeros(len(targets), self.width), []
+        for tokens in targets.unbind(1):
+            feed, state = self.step(tokens, feed, state, values, keys, mask)
+            readouts.append(feed)
+        return torch.stack(readouts, dim=1)
 
     @torch.no_grad()
     def greedy(self, input_ids: Tensor, attention_mask: Tensor, steps: int, forbidden: int) -> list[list[int]]:
         """The start token and the most probable token of every step; ``forbidden`` is the end token."""
         values, keys, state = self.encode(input_ids, attention_mask)
-        tokens, feed = [input_ids.new_full((len(input_ids),), BOS)], values.new_zeros(len(input_ids), DECODER)
+        tokens, feed = [input_ids.new_full((len(input_ids),), BOS)], values.new_zeros(len(input_ids), self.width)
         for _ in range(steps):
             feed, state = self.step(tokens[-1], feed, state, values, keys, attention_mask)
             logits = self.output(feed)
             logits[:, forbidden] = float("-inf")
             tokens.append(logits.argmax(dim=1))
         return torch.stack(tokens, dim=1).tolist()
+
+
+class PlainLayer(PlainRNN):
+    """The general score without input feeding. The decoder is one call of ``nn.LSTM``, on a GPU that of cuDNN."""
+
+    def __init__(self, width: int = DECODER) -> None:
+        super().__init__("general", has_input_feeding=False, width=width)
+        self.cell = nn.LSTM(width // 2, width, batch_first=True)
+
+    def read_out(
+        self, targets: Tensor, state: tuple[Tensor, Tensor], values: Tensor, keys: Tensor, mask: Tensor
+    ) -> Tensor:
+        before = tuple(part.unsqueeze(0).contiguous() for part in state)
+        hidden, _ = self.cell(self.target_embedding(targets), before)
+        scores = torch.bmm(hidden, keys.mT).masked_fill((mask == 0).unsqueeze(1), float("-inf"))
+        context = torch.bmm(scores.softmax(dim=2), values)
+        # Under autocast to bfloat16 cuDNN computes in float16.
+        return torch.tanh(self.w_c(torch.cat([context, hidden.to(context.dtype)], dim=2)))

@@ -1,6 +1,7 @@
 """The number of times that the host reads a value of the device. Each read waits for the device."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 import attnzoo
+from attnzoo.model_inputs import values_are_checked
+from attnzoo.training.loop.graphs import GraphedStep
 from tests.device import pretended_device
 from tests.factory import (
     CAUSAL,
     HEADS,
     KINDS,
+    SEQ2SEQ_HEADS,
     collator_for,
     every_kind,
     make_model,
@@ -39,7 +43,7 @@ CALLS = {
     "transformer-causal-classifier": (1, 1),
     "transformer-tagger": (1, 1),
 }
-TRAIN = 1  # of a step of ``attnzoo train``
+TRAIN = 0  # of a step of ``attnzoo train``
 TRAINER = {True: 3, False: 1}  # of a Trainer, which reads the loss twice with its ``logging_nan_inf_filter``
 # The most reads for a token: of generate(), of which one is Transformers' own, and of search(); greedy and with beams.
 TOKENS = {"generate": (2, 2), "search": (1, 2)}
@@ -70,6 +74,9 @@ def test_reads_of_a_training_call(kind: str, repeats: int, device: torch.device)
     with pretended_device.counting() as counts:
         model(**batch, num_items_in_batch=num_labels, **options).loss.backward()
     assert counts.reads.total() <= CALLS[kind][1], counts.reads
+    with pretended_device.counting() as counts, values_are_checked():
+        model(**batch, num_items_in_batch=num_labels, **options).loss.backward()
+    assert counts.reads.total() <= CALLS[kind][1] - 1, counts.reads
 
 
 @pytest.mark.parametrize("name", [name for name in HEADS if name not in KINDS.values()])
@@ -82,6 +89,39 @@ def test_no_read_for_a_step_of_a_loop(name: str, device: torch.device) -> None:
             model(**padded_texts(model, device, repeats)).loss.backward()
         totals.append(counts.reads.total())
     assert totals[0] == totals[1]
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", SEQ2SEQ_HEADS)
+def test_a_replayed_step_reads_nothing_and_copies_nothing(
+    name: str, precision: torch.dtype, device: torch.device
+) -> None:
+    """Nor does it make a shape of a value. So it can be captured as a CUDA graph."""
+    model = make_model(name).to(device).train()
+    captures: list[Counter[str]] = []
+
+    def gradients(inputs: dict[str, Tensor], num_labels: Any) -> Tensor:
+        is_low = precision != torch.float32
+        with values_are_checked(), torch.autocast(device.type, precision, enabled=is_low):
+            loss = model(**inputs, num_items_in_batch=num_labels, skip_logits=True).loss
+        loss.backward()
+        return loss.detach()
+
+    def captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        with pretended_device.counting() as counts:
+            loss = step()
+        captures.append(counts.reads + counts.uploads)
+        return lambda: loss
+
+    step = GraphedStep(gradients, list(model.parameters()), model.config.pad_token_id, captured)
+    batch = padded_texts(model, device)
+    for _ in range(2):
+        step(batch, 9)
+    assert captures == [Counter()]
+    with pretended_device.counting() as counts:
+        step(batch, 9)
+    assert not counts.reads
+    assert not counts.uploads
 
 
 @pytest.mark.parametrize("beams", [1, 3])

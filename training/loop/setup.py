@@ -18,6 +18,7 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnzoo.loss import IGNORED
+from attnzoo.model_inputs import check_batch
 
 from ..data.text_files import short
 from ..recipe import Recipe, Training
@@ -94,6 +95,8 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
 
     start, tokenizer = _start_and_tokenizer(settings, task, checkpoint, accelerator)
     config = recipe.model_config(**task.config_fields(tokenizer))
+    if settings.cuda_graphs:
+        _require_graphs(settings, accelerator, config)
     is_averaged = bool(settings.ema_decay) or accelerator.distributed_type == DistributedType.FSDP
     replaced = [] if resume else contents(output)
     if accelerator.is_main_process:
@@ -107,7 +110,7 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
     if accelerator.process_index:
         set_seed(settings.seed, device_specific=True)  # otherwise dropout would be the same on all processes
 
-    collate, guides = task.collator(tokenizer, model), []
+    collate, guides = _checking(task.collator(tokenizer, model), model), []
     with _main_process_first(accelerator):
         examples = task.training_examples(tokenizer)
         if settings.alignment_links is not None:
@@ -222,6 +225,23 @@ def _mixed_precision(precision: str, device: str) -> str:
     return "bf16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "no"
 
 
+def _require_graphs(settings: Training, accelerator: Accelerator, config: PreTrainedConfig) -> None:
+    """Raise a ValueError where ``training.cuda_graphs`` does not work."""
+    reasons = {
+        f"a GPU of NVIDIA, and the device is {accelerator.device.type}": accelerator.device.type != "cuda",
+        f"one process without sharding, and there are {accelerator.num_processes}": (
+            accelerator.distributed_type != DistributedType.NO
+        ),
+        "an encoder-decoder": not config.is_encoder_decoder,
+        "a training without teachers": bool(settings.teachers),
+        "a training without alignment_links": settings.alignment_links is not None,
+        "precision bf16 or fp32, not fp16": accelerator.scaler is not None,
+    }
+    for needed, is_missing in reasons.items():
+        if is_missing:
+            raise ValueError(f"training.cuda_graphs needs {needed}; leave it out")
+
+
 def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint: Path | None) -> int:
     """The batches of an optimiser step that each process takes: those of the recipe, or its share of the checkpoint's.
 
@@ -308,6 +328,17 @@ def _batches(
     for split in ("validation", "test"):  # before the training: a decoder may take hours for such a row
         check_lengths(task.held_out_examples(tokenizer, split), split, settings.batch_tokens, describe)
     return Batches(order, load, accelerator.process_index, accelerator.num_processes)
+
+
+def _checking(collate: Callable[[list[Any]], Any], model: PreTrainedModel) -> Callable[[list[Any]], Any]:
+    """``collate``, with a check of every batch: here, where no device is waited for."""
+
+    def collate_and_check(rows: list[Any]) -> Any:
+        batch = collate(rows)
+        check_batch(model, batch)
+        return batch
+
+    return collate_and_check
 
 
 def _start_tracker(settings: Training, output: Path, accelerator: Accelerator) -> None:

@@ -12,18 +12,18 @@ from torch import Tensor
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, search
 from tests.benchmarks.systems.protocol import STEPS, System, serve
-from tests.benchmarks.workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY, Pairs, padded
+from tests.benchmarks.workload import DECODER, VOCABULARY, Pairs, padded
 
 PAD, BOS, EOS = 0, 1, 2
 
 
 class AttnZoo(System):
-    """Luong's wiring, biLSTM encoder."""
+    """Luong's wiring, biLSTM encoder. Embeddings and each direction of the encoder have half the ``width``."""
 
     package = "attnzoo"
     notes = "through forward(labels=..., skip_logits=True) and generate(custom_generate=search)"
 
-    def __init__(self, score: str, has_input_feeding: bool) -> None:
+    def __init__(self, score: str, has_input_feeding: bool, width: int = DECODER) -> None:
         self.model: Any = AttentionalRNNForConditionalGeneration(
             AttentionalRNNConfig(
                 wiring="luong",
@@ -31,10 +31,10 @@ class AttnZoo(System):
                 input_feeding=has_input_feeding,
                 cell="lstm",
                 vocab_size=VOCABULARY,
-                embedding_size=EMBEDDING,
-                encoder_hidden_size=ENCODER,
-                decoder_hidden_size=DECODER,
-                attention_size=ATTENTION,
+                embedding_size=width // 2,
+                encoder_hidden_size=width // 2,
+                decoder_hidden_size=width,
+                attention_size=width,
                 pad_token_id=PAD,
                 bos_token_id=BOS,
                 eos_token_id=EOS,
