@@ -30,11 +30,11 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
+from attnzoo.training.loop.graphs import GraphedStep, captured
 from torch import Tensor, nn
 
 import attnzoo
 from attnzoo.model_inputs import values_are_checked
-from attnzoo.training.loop.graphs import GraphedStep, captured
 from tests.benchmarks import transformer_models
 from tests.benchmarks.plain_rnn import PlainLayer, PlainRNN
 from tests.benchmarks.systems.attnzoo import EOS, AttnZoo

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from attnzoo.training.loop.graphs import GraphedStep
 from torch import Tensor
 from transformers import TrainerCallback
 
 import attnzoo
 from attnzoo.model_inputs import values_are_checked
-from attnzoo.training.loop.graphs import GraphedStep
 from tests.device import pretended_device
 from tests.factory import (
     CAUSAL,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from attnzoo.training.loop import graphs, setup
 from torch import Tensor
 
 from attnzoo.model_inputs import check_batch, values_are_checked
-from attnzoo.training.loop import graphs, setup
 from tests.factory import SEQ2SEQ_HEADS, collator_for, make_model, refused, rows_for, tiny_model, words
 from tests.training.runs import log_rows, overrides, train_recipe
 
