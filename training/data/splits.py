@@ -94,8 +94,8 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
     held = {split: rows for split, rows in splits.items() if isinstance(rows, datasets.Dataset)}
     sides = {split: set(_plain_rows(rows, columns)) for split, rows in held.items() if split != "train"}
     if "train" in held:  # of the most rows only those are in memory that another split has
-        held_out = set().union(*sides.values())
-        sides["train"] = held_out.intersection(_plain_rows(held["train"], columns, {row[0] for row in held_out}))
+        others: set[tuple[str, ...]] = set().union(*sides.values())
+        sides["train"] = others.intersection(_plain_rows(held["train"], columns, {row[0] for row in others}))
     for other, held_out in combinations(("train", "validation", "test"), 2):
         if shared := sides.get(held_out, set()) & sides.get(other, set()):
             print(
