@@ -120,8 +120,8 @@ class Score(nn.Module):
     """A score function. A subclass is one formula; a line in :data:`SCORES` gives it a name in the config.
 
     A subclass defines :meth:`forward`, and :meth:`project_key` if the key is projected. It calls its linear layers and
-    does not read their weights: in training a decoder's loop then makes one gradient for all steps, and in ``search()``
-    a function stands in a layer's place. It may have other
+    does not read their weights: in training a decoder's loop then makes one gradient for all steps, and
+    ``search()`` replaces the layers by functions, which have no ``weight``. It may have other
     parameters, whose gradients are added step by step. A subclass whose key has a faster form in a loop can override
     :meth:`key_for_steps`, too. A call may have any number of queries.
 
@@ -343,7 +343,8 @@ SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
 
 
 # Every window by its name in the config: a function of the query's width and ``window_size``. A window keeps nothing
-# between steps; of past weights only their sum, the coverage, is carried along. It calls its linear layers, as a score.
+# between steps; of past weights only their sum, the coverage, is carried along. Like a score, it calls its
+# linear layers and does not read their weights.
 WINDOWS: dict[str, Callable[[int, int], nn.Module | None]] = {
     "global": lambda query_size, window_size: None,
     "monotonic": lambda query_size, window_size: LocalWindow(query_size, window_size, predictive=False),
@@ -379,7 +380,7 @@ class SourceAttention(nn.Module):
     "predictive" (local-p).
 
     A source may have N targets that follow each other in the batch, such as the beams of ``search()``. The source is
-    not repeated for them, except that with coverage every target has a key of its own. ``generate()`` gives a source
+    not repeated for them, except that with coverage the projected key is. ``generate()`` itself repeats the source
     for each beam.
 
     If the score takes coverage, the sum of the weights of all earlier steps is passed from step to step (See et al.,

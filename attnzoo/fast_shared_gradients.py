@@ -159,8 +159,8 @@ class DeferredFactor:
 
     @cached_property
     def link(self) -> Tensor:
-        """A scalar that every step takes from the one before and passes on. So autograd runs the steps from the last to
-        the first, and :class:`_FactorGradient` after them, when all have stored their gradients.
+        """A scalar passed from step to step. It makes autograd run the steps' backward passes from the last to the
+        first, and then that of :class:`_FactorGradient`, when all have stored their gradients.
         """
         return _FactorGradient.apply(self.noted, self.factor)
 

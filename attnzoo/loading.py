@@ -43,8 +43,8 @@ def load_trained(auto_class: Any, folder: Any, unused: str | None = None) -> Any
     untied = sorted(tied.keys() - model.all_tied_weights_keys.keys())
     if untied:  # then Transformers uses both, and only logs it
         raise ValueError(
-            f"the weights of {folder} have two values for {_listed(untied)}, which its config ties to the embeddings; "
-            "are they the weights of another model? If not, write tie_word_embeddings: false into config.json"
+            f"the weights of {folder} have other values in {_listed(untied)} than in the weight that the config ties "
+            "it to; are they the weights of another model? If not, write tie_word_embeddings: false into config.json"
         )
     if missing:
         raise ValueError(

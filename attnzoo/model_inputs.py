@@ -98,7 +98,7 @@ def checked(forward: Forward) -> Forward:
         given = dict(zip(parameters, args, strict=False)) | kwargs
         if len(args) > len(parameters) or len(given) < len(args) + len(kwargs):  # too many, or one given twice
             signature.bind(self, *args, **kwargs)  # raises Python's own error
-        _read_all(self, given, parameters)
+        _check_arguments(self, given, parameters)
         for name in defaults:
             if given.get(name) is None:
                 given[name] = getattr(self.config, name)
@@ -116,14 +116,14 @@ def checked(forward: Forward) -> Forward:
 
 
 def check_batch(model: Any, batch: dict[str, Any]) -> None:
-    """Check the values of a batch on the CPU, as ``forward`` does, and its ids, before it goes to another device.
+    """Check masks and labels of a batch on the CPU, as ``forward`` does, and that its ids are in the vocabulary.
 
     Raises:
         TypeError, ValueError: as :func:`checked`; or an id is not in the vocabulary.
     """
     _, *parameters, _ = inspect.signature(type(model).forward).parameters
     given, size = dict(batch), model.config.vocab_size
-    _read_all(model, given, parameters)
+    _check_arguments(model, given, parameters)
     for name in ("input_ids", "decoder_input_ids"):
         ids = given.get(name)
         if ids is not None and len(wrong := ids[(ids < 0) | (ids >= size)]):
@@ -135,7 +135,7 @@ _ARE_CHECKED = ContextVar("whether the values of inputs are already checked", de
 
 @contextmanager
 def values_are_checked() -> Iterator[None]:
-    """``forward`` does not check values inside, since :func:`check_batch` has done it: the host reads none of them."""
+    """Inside, ``forward`` skips the checks of values that :func:`check_batch` has made: the host reads none."""
     token = _ARE_CHECKED.set(True)
     try:
         yield
@@ -143,8 +143,8 @@ def values_are_checked() -> Iterator[None]:
         _ARE_CHECKED.reset(token)
 
 
-def _read_all(model: Any, given: dict[str, Any], parameters: list[str]) -> None:
-    """Check the arguments of ``forward``, in which they become what it expects."""
+def _check_arguments(model: Any, given: dict[str, Any], parameters: list[str]) -> None:
+    """Check the arguments in ``given``, and convert them in place to what ``forward`` expects."""
     checks = Checks()
     for name in given:
         if name not in parameters:

@@ -238,8 +238,8 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
           to: the source is all padding, or the window is past the positions of the location score
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
         - tokens_to_compute: (B, T) bool, or None for all; nothing is computed after the last True of a row. It only
-          saves time: it has no effect with a cache, with several targets of a source, on a GPU, where a decoder takes
-          no steps, or when the call requests alignments or hidden states
+          saves time: it has no effect with a cache, with several targets of a source, on a GPU, with a decoder that
+          computes all steps at once, or when the call requests alignments or hidden states
 
     Raises:
         ValueError: an empty source or target, batches of different sizes, a mask of another shape than its

@@ -119,8 +119,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
 
     Raises:
         ValueError: no token, or a mask of another shape than the tokens; for a pair also missing ``token_type_ids``,
-            values other than 0 and 1, or a row in which one sentence has no token. On a GPU, for whose values the host
-            would wait, the outputs of such a row are NaN.
+            values other than 0 and 1, or a row in which one sentence has no token. On a GPU wrong values are no error,
+            and the outputs of their row are NaN.
     """
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
@@ -293,7 +293,7 @@ def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None)
             missing = f"row {row} of token_type_ids has no token with {int(first[row].any())}"
             raise ValueError(f"{missing}: a pair needs two sentences, tokenizer(text, text_pair)")
         longest = max(1, int(sentences.sum(dim=1).max()))
-    else:  # the host would wait for a GPU
+    else:  # to read values from a GPU the host would wait
         is_wrong = is_other.any(dim=1) | is_alone
         embeddings = embeddings.masked_fill(is_wrong.view(-1, 1, 1), torch.nan)
         longest = mask.shape[1]

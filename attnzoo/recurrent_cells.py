@@ -7,9 +7,9 @@ equations of a single step, for loops in which a step waits for the attention of
 - ``sums(products, width)`` returns the cell's gate sums, made by ``products``; the first ``width`` columns of the
   inputs are known before the loop
 - ``step(sums, known, fed, *state)`` returns the next state. A state has the parts (n, H), the hidden one first.
-  ``known`` has one term for each sum, from :meth:`GateSum.known`; the cell passes it to the sum. It calls each sum
-  once, since in training a sum counts the steps by its calls. ``fed`` has the inputs that only a step knows, such as
-  (context,), or ()
+  ``known`` has one term for each sum, from :meth:`GateSum.known`; the cell passes it to the sum. ``step`` calls
+  each sum exactly once, since in training a sum counts its calls. ``fed`` has the inputs that only a step knows, such
+  as (context,), or ()
 
 Dimensions: B batch, T time, L layers, I input width, H hidden width, X width of the inputs that only a step knows, n
 rows of one step, N rows of all steps.

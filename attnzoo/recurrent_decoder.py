@@ -348,12 +348,12 @@ class BahdanauDecoder(SteppingDecoder):
     The paper contradicts itself on the readout: equation 4 has :math:`s_i`, appendix A.2.2 and the authors' code have
     :math:`s_{i-1}`. This follows the appendix.
 
-    **Differs from the paper** only in cases that the paper does not have. An encoder of one direction has no
+    **Differs from the paper** only in what the paper does not have. An encoder of one direction has no
     :math:`\overleftarrow h_1` unless it reads from the end: :math:`s_0` comes from its final state. With LSTM cells
     :math:`s_0` is the hidden part, and the cell state starts at zero. With several layers each has its own :math:`W_s`,
-    and the top layer's state attends and is read out. Dropout, of which the paper has none, is on the embeddings,
-    between layers and on the readout. Where the config asks for them, there is a ``copy_gate`` of
-    :math:`c_i, s_{i-1}, E y_{i-1}`, and coverage (See et al., 2017).
+    and the top layer's state attends and is read out. Dropout, of which the paper has none, is on the embeddings (in
+    ``AttentionalRNNDecoder``), between layers and on the readout. Where the config asks for them, there is a
+    ``copy_gate`` of :math:`c_i, s_{i-1}, E y_{i-1}`, and coverage (See et al., 2017).
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict

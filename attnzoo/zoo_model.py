@@ -201,7 +201,7 @@ class ConditionalGenerationMixin(ZooGenerationMixin):
         refuse_withheld_labels(labels, num_items_in_batch, self.training, "coverage_loss_coefficient", coefficient)
         self.add_target(inputs, labels, num_items_in_batch)
         if labels is not None and skip_logits:  # nothing reads what comes after the last label
-            inputs["tokens_to_compute"] = labels != IGNORED
+            inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
         outputs = self.model(**inputs, return_dict=True)
         copied = self.copied(outputs, inputs) if self.config.copy else None
         lm_head = self.lm_head if copied is None else lambda hidden: pointer_generator(self.lm_head(hidden), copied)

@@ -2,10 +2,10 @@
 
 It prints which files it sends (those of known kinds) and which it does not send, with the reason. It checks that the
 model loads and the token may write there, pushes the folder in one commit, downloads what it pushed, compares every
-byte, and loads the model in a fresh process, whose logits must equal the local model's bit for bit. It prints the names
-of files of another model that it removed. Repeated after a failure it sends only what is missing. ``HF_ENDPOINT`` names
-another Hub. ``attnzoo publish --all owner --dry-run`` shows what would be sent of every shipped model, and sends
-nothing.
+byte, and loads the model in a fresh process, whose logits must equal the local model's to 1e-9 in float64. It
+prints the names of files of another model that it removed. Repeated after a failure it sends only what is missing.
+``HF_ENDPOINT`` names another Hub. ``attnzoo publish --all owner --dry-run`` shows what would be sent of every shipped
+model, and sends nothing.
 """
 
 import sys

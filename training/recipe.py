@@ -139,7 +139,7 @@ class Training:
         precision: "fp32", "bf16", "fp16" with scaled losses (for GPUs without bf16), or "auto": bf16 if the processor
             can multiply in bf16, otherwise fp16 on a GPU and fp32 on a CPU.
         cuda_graphs: replay forward and backward as CUDA graphs, one for each of a few padded shapes of batches, see
-            :class:`attnzoo.training.loop.graphs.GraphedStep`. For encoder-decoders on one GPU; not measured yet.
+            :class:`attnzoo.training.loop.graphs.GraphedStep`. For encoder-decoders on one GPU; never run on one yet.
         evaluations: number of evaluations on the validation split, at even intervals; the last one is at the end.
         num_beams: beam width of these evaluations.
         patience: stop after this number of evaluations in a row without an improvement; None never stops early. Those

@@ -76,9 +76,9 @@ class Classifier:
         self.name = name
         self.model = load_trained(AutoModelForSequenceClassification, folder)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
-        # Only models of attnzoo say how many texts they read.
+        # Only the config of a self-attentive classifier says how many texts it reads.
         is_of_pairs = getattr(self.model.config, "sentence_pair", None)
-        self.counts = {1, 2} if is_of_pairs is None else {1 + is_of_pairs}
+        self.text_counts = {1, 2} if is_of_pairs is None else {1 + is_of_pairs}
 
     def sides(self, sentence: str) -> list[str]:
         """The one or two texts of a line; unknown words give a warning.
@@ -87,9 +87,9 @@ class Classifier:
             ValueError: the model reads another number of texts, or they are longer than it can read.
         """
         texts = sentence.split("\t")
-        if len(texts) not in self.counts:
+        if len(texts) not in self.text_counts:
             forms = {1: "one sentence, without a tab", 2: "two sentences with a tab between them"}
-            expected = ", or ".join(forms[count] for count in sorted(self.counts))
+            expected = ", or ".join(forms[count] for count in sorted(self.text_counts))
             raise ValueError(f"{self.name} reads {expected}, got {shown(sentence)}")
         config, length = self.model.config, len(self.tokenizer(*texts, verbose=False)["input_ids"])
         most, positions = MOST_TOKENS, getattr(config, "max_position_embeddings", None)

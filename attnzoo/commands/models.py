@@ -60,7 +60,7 @@ def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
     if "SequenceClassification" in head:
         return f"a classifier ({head})", ["classify"]
     if not config.is_encoder_decoder:
-        # A classifier whose config has no architectures is one of these; its weights show it.
+        # Without architectures the config does not say whether this is a classifier; loading the weights does.
         readers = ["view"] if config.architectures else ["view", "classify"]
         return f"a model without source and target ({head})", readers
     tags = _card_tags(folder)

@@ -41,9 +41,8 @@ def add_texts(parser: argparse.ArgumentParser, what: str) -> None:
 
 def add_search(parser: argparse.ArgumentParser, results: str, of_each: str = "log p") -> None:
     """Add the options of a search for ``results``; ``of_each`` is what is printed beside each of several."""
-    parser.add_argument(
-        "--n-best", type=int, default=1, help=f"{results} of each (default: 1), each with its {of_each} if more than 1"
-    )
+    many = f"number of {results} (default: 1); of several, each has its {of_each}"
+    parser.add_argument("--n-best", type=int, default=1, help=many)
     parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
 
 

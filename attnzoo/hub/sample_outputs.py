@@ -3,7 +3,7 @@
     python -P sample_outputs.py EXPECTED AUTO_CLASS FOLDER package|code
 
 compares the outputs of a folder's model with those in a file of safetensors. They are computed in double precision,
-since another library or layout of the products changes single-precision outputs in their last digits. With ``code`` the
+since the last digits in single precision depend on the library that multiplies. With ``code`` the
 package is hidden, as for a user without attnzoo: the folder's own code runs.
 """
 

@@ -3,13 +3,14 @@
     make bench-gpu                                   # one GPU, about six minutes; DEVICE=cpu TINY=1 tries it on a CPU
     python -m tests.benchmarks.gpu --read FILE.json  # prints the tables of a measurement
 
-The systems of a row are in one process and take turns; each round begins with another one. The RNNs of a row have the
-same weights: those with input feeding, and those without. A step of training is
-forward, loss, backward and an update by the same fused Adam. The host waits for the GPU before and after a step, and
-the time between is the step's. No row has padding. Peak memory is that of weights, gradients, optimiser and one step.
+The systems of a row of the table are in one process and take turns; each round begins with another one. The RNNs with
+input feeding share one set of weights, those without another. A step of training is forward, loss, backward and an
+update by the same fused Adam. The host waits for the GPU before and after a step, and the time between is the step's.
+No sequence is padded. Peak memory is that of weights, gradients, optimiser and one step.
 
-The most important rows come first. A stage that has used up its time leaves out the rest, and a system that fails
-leaves out its own figures; the file names both. It is written after every row.
+Training goes from large sizes to small ones, and greedy search comes before beam search. A stage that has used
+up its time leaves out the rest, and a system that fails leaves out its own figures; the file names both. It is written
+after every row.
 """
 
 import argparse
@@ -55,7 +56,7 @@ class Row(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What is measured. ``transformer`` and ``lengths`` are of training; decoding takes the first of each list."""
+    """What is measured. Training takes every length, batch and width; decoding the last length and width."""
 
     lengths: Sequence[int]
     rows: Sequence[int]
@@ -98,7 +99,7 @@ def training(model: nn.Module, loss: Callable[[], Tensor], autocast: AbstractCon
 
 
 def replays(model: Any, batch: dict[str, Tensor], autocast: AbstractContextManager[Any]) -> Work:
-    """One training step with ``training.cuda_graphs``; on a CPU the graph is computed again. The first is plain."""
+    """One training step with ``training.cuda_graphs``. The first call, and on a CPU every call, has no graph."""
     parameters = list(model.train().parameters())
     optimiser = torch.optim.Adam(parameters, lr=1e-4, fused=True)
 
@@ -159,7 +160,7 @@ def recurrent_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
 def products_alone(rows: int, length: int, width: int, dtype: torch.dtype, device: torch.device) -> Work:
     """The matrix products of a step of training with input feeding, and nothing else, on a GPU as one CUDA graph.
 
-    A product that needs the step before is one of each step. All others are one product over all steps.
+    A product that depends on the step before is computed in each step. All others are one product over all steps.
     """
     half, all_rows = width // 2, rows * length
     # (values, weight) of all steps at once: the encoder's inputs, keys, the embeddings' part of the gates, vocabulary
@@ -284,7 +285,7 @@ class Measurement:
         self.write()
 
     def measure(self, about: dict[str, Any], row: Row, end: float) -> dict[str, dict[str, Any]]:
-        """Times and memory of the row's systems. After ``end`` there are no more rounds than three."""
+        """Times and memory of the row's systems. After ``end`` it stops at three rounds."""
         works: dict[str, Work] = {}
         figures: dict[str, dict[str, Any]] = {}
 
@@ -338,7 +339,7 @@ class Measurement:
             torch.cuda.synchronize()
 
     def memory(self, starts: bool = False) -> float:
-        """The most memory of tensors since the last start, in MiB; at a start the memory at present."""
+        """The peak memory of tensors in MiB since the last call with ``starts``, which gives the memory at present."""
         if self.device.type != "cuda":
             return 0.0
         gc.collect()
@@ -409,8 +410,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--output", type=Path, default=Path(".benchmarks/gpu.json"))
-    parser.add_argument("--minutes", type=float, default=5.5, help="the time of all stages")
-    parser.add_argument("--rounds", type=int, default=5, help="the most rounds of a row; at least three")
+    parser.add_argument("--minutes", type=float, default=5.5, help="the time of all stages together")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds of a row; after the time of its stage three are the most"
+    )
     parser.add_argument("--tiny", action="store_true", help="small sizes, to try the command")
     parser.add_argument("--read", type=Path, help="print the tables of this file")
     options = parser.parse_args()

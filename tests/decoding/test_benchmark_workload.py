@@ -1,4 +1,4 @@
-"""The benchmark's workload: reproducible, without special tokens among the words, bucketed. That of a GPU runs."""
+"""The workload: reproducible, without special tokens among the words, bucketed; and a run of the GPU benchmark."""
 
 import json
 import subprocess

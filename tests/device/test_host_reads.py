@@ -96,7 +96,7 @@ def test_no_read_for_a_step_of_a_loop(name: str, device: torch.device) -> None:
 def test_a_replayed_step_reads_nothing_and_copies_nothing(
     name: str, precision: torch.dtype, device: torch.device
 ) -> None:
-    """Nor does it make a shape of a value. So it can be captured as a CUDA graph."""
+    """And no shape depends on a value. So it can be captured as a CUDA graph."""
     model = make_model(name).to(device).train()
     captures: list[Counter[str]] = []
 

@@ -202,6 +202,16 @@ def test_a_source_without_a_target_is_its_own_target(name: str) -> None:
 # Losses ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", SEQ2SEQ_HEADS)
+def test_the_loss_is_the_same_without_logits_where_labels_have_gaps(name: str) -> None:
+    """Tokens without a label are read by those after them."""
+    model, target = tiny_model(name), words(2, 12)
+    labels = target.clone()
+    labels[0, 3:9] = labels[1, :5] = labels[1, 8:] = -100
+    batch = {"input_ids": words(2, 5), "decoder_input_ids": target, "labels": labels}
+    torch.testing.assert_close(model(**batch, skip_logits=True).loss, model(**batch).loss, **CLOSE)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("name", [name for name in HEADS if not HEADS[name][0].__name__.endswith("Classification")])
 def test_labels_are_predicted_where_each_head_has_them(name: str, smoothing: float) -> None:

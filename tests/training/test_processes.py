@@ -277,7 +277,7 @@ def test_processes_that_cannot_share_a_step_are_refused(
     output = shutil.copytree(two, tmp_path / "run")
     (output / "run.json").unlink()
     monkeypatch.setattr(Accelerator, "num_processes", 3)
-    with pytest.raises(SystemExit, match=r"3 processes cannot share the batches of a step of .*, 2; .* can be 1, 2\."):
+    with pytest.raises(SystemExit, match=r"has batches: 2, which 3 processes cannot share evenly; .* can be 1, 2\."):
         train_recipe("demo", output, sets(dictionary, 2), "--resume")
 
 

@@ -6,7 +6,7 @@ import datasets
 import pytest
 from attnzoo.training.data.vocabulary import vocabulary_rows
 from attnzoo.training.tasks.translation import Translation, TranslationData
-from attnzoo.training.tasks.word_tokens import WordTokens, reads_words_alone
+from attnzoo.training.tasks.word_tokens import WordTokens, encodes_by_words
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def test_texts_are_encoded_as_the_tokenizer_encodes_them(
     tokenizer: PreTrainedTokenizerFast, is_cut: bool, texts: list[str]
 ) -> None:
-    assert reads_words_alone(tokenizer)
+    assert encodes_by_words(tokenizer)
     assert WordTokens(tokenizer)(texts * 2, is_cut) == tokenizer(texts * 2, truncation=is_cut)["input_ids"]
 
 
@@ -43,7 +43,7 @@ def test_a_tokenizer_that_reads_texts_otherwise_is_not_used_word_by_word(tokeniz
         tokenizer.backend_tokenizer.normalizer,
     )
     try:
-        assert not reads_words_alone(tokenizer)
+        assert not encodes_by_words(tokenizer)
     finally:
         tokenizer.backend_tokenizer.normalizer = before
 

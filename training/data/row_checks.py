@@ -48,7 +48,7 @@ def checked(
         features[name] = feature if isinstance(feature, datasets.ClassLabel) else datasets.Value("string")
 
     kinds: dict[str, str] = {}  # of labels, by column
-    is_text = not any(name in labels for name in columns.values())
+    has_labels = any(name in labels for name in columns.values())
 
     def bad_rows(batch: dict[str, list[Any]], start: int) -> dict[int, str]:
         """The faults of the bad rows of a batch, by their places in it; its first row is number ``start``."""
@@ -80,7 +80,7 @@ def checked(
     if skip or not (is_stream and streaming):  # a stream that stays a stream is checked as it is read
         bad: dict[int, str] = {}
         number = 0
-        in_arrow = is_text and not is_stream  # the values of a stream may have any type
+        in_arrow = not has_labels and not is_stream  # the values of a stream may have any type
         for batch in rows.with_format("arrow").iter(10_000) if in_arrow else rows.iter(1000):
             length = len(batch) if in_arrow else len(next(iter(batch.values())))
             if not in_arrow or not all(map(_is_sound, batch.columns)):
@@ -120,9 +120,9 @@ def _kind(label: Any) -> str:
 
 
 def _is_sound(texts: pa.ChunkedArray) -> bool:
-    """Whether a column surely is text without an empty one: every text has a letter, a digit or another sign of ASCII.
+    """Whether every value of a column is a text with a letter, a digit or another printable sign of ASCII.
 
-    Other columns are checked value by value.
+    If not, the values are checked one by one.
     """
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)) or texts.null_count:
         return False

@@ -93,7 +93,7 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
     """
     held = {split: rows for split, rows in splits.items() if isinstance(rows, datasets.Dataset)}
     sides = {split: set(_plain_rows(rows, columns)) for split, rows in held.items() if split != "train"}
-    if "train" in held:  # of these, the most, only those that another split has are kept in memory
+    if "train" in held:  # the largest split: only its rows that another split has, too, are kept in memory
         others = set[tuple[str, ...]]().union(*sides.values())
         sides["train"] = others.intersection(_plain_rows(held["train"], columns, {row[0] for row in others}))
     for other, held_out in combinations(("train", "validation", "test"), 2):
@@ -108,7 +108,7 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
 def _plain_rows(
     rows: datasets.Dataset, columns: list[str], firsts: set[str] | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """The plain texts of rows; with ``firsts``, of rows with one of these in the first column."""
+    """The plain texts of rows; with ``firsts``, only of those whose first column is in it."""
     for batch in rows.select_columns(columns).iter(1000):
         for texts in zip(*(batch[column] for column in columns), strict=True):
             first = _plain(texts[0])

@@ -27,8 +27,8 @@ class TextData(Source):
         texts: the unit of text in .txt files: "paragraphs" (separated by empty lines) or "lines".
         text_column: the name of the column of texts.
         vocabulary_size: the largest number of tokens.
-        vocabulary_rows: the tokens are learned from at most this many training texts, chosen at random, always the same
-            ones; of a stream, from the first ones.
+        vocabulary_rows: the tokens are learned from at most this many training texts: a fixed random sample if there
+            are more, of a stream the first ones.
         block_size: the largest number of tokens that a model reads at a time.
     """
 

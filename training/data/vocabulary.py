@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from .row_checks import Rows
 
-VOCABULARY_ROWS = 200_000  # more rows change a vocabulary little, and cost a minute for a million
+VOCABULARY_ROWS = 200_000  # more rows change a vocabulary little, and each million takes a minute
 PAD, START, END, UNKNOWN, MASK = "<pad>", "<s>", "</s>", "<unk>", "<mask>"
 ROLES = {PAD: "pad_token", START: "bos_token", END: "eos_token", UNKNOWN: "unk_token", MASK: "mask_token"}
 

@@ -1,12 +1,12 @@
 """Forward and backward of a batch as a CUDA graph.
 
-A recurrent decoder launches some fifty small kernels for each target step, and the GPU waits for the host to launch
+A recurrent decoder launches dozens of small kernels for each target step, and the GPU waits for the host to launch
 them. A graph is launched as a whole. It has fixed shapes and fixed places in memory. So batches are padded to few
 shapes, and copied to where the graph reads. Padding changes neither loss nor gradients. Nothing in the graph may depend
 on a value that the host would have to read: that is why batches are checked where they are collated
 (:func:`~attnzoo.model_inputs.check_batch`).
 
-**Not measured on a GPU yet.** A test runs all but CUDA's own part on a CPU.
+**Never run on a GPU yet.** A test runs all but CUDA's own part on a CPU.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from attnzoo.loss import IGNORED
 
-MOST_GRAPHS = 32  # further shapes run without
+MOST_GRAPHS = 32  # batches of further shapes run without a graph
 WARM_UPS = 3
 
 Gradients = Callable[[dict[str, Tensor], Any], Tensor]
@@ -26,10 +26,10 @@ Replay = Callable[[], Tensor]
 
 
 def captured(step: Replay) -> Replay:
-    """Record a step as a CUDA graph; what replays it returns the tensor of the step's result.
+    """Capture a step as a CUDA graph: a function that replays it and returns the tensor of the step's result.
 
-    torch gives the graph its own share of the GPU's random numbers, so dropout draws others in every replay. The casts
-    that autocast keeps for a forward pass are made and dropped inside the graph.
+    Every replay advances torch's generator of the GPU, so dropout draws other numbers each time. Casts that autocast
+    keeps for a forward pass are made and dropped inside the graph.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -103,14 +103,14 @@ class GraphedStep:
             ValueError: it is not known how to pad an input.
         """
         if unknown := inputs.keys() - self.padding.keys():
-            raise ValueError(f"training.cuda_graphs cannot pad {', '.join(sorted(unknown))}; leave it out")
+            raise ValueError(f"training.cuda_graphs cannot pad {', '.join(sorted(unknown))}; set it to false")
         shape = tuple((name, *map(padded_size, value.shape)) for name, value in sorted(inputs.items()))
         self._hold_gradients()
         graph = self.graphs.get(shape)
         if graph is not None:
             self._copy(inputs, num_labels, graph)
         elif shape in self.shapes and len(self.graphs) < MOST_GRAPHS:
-            graph = self.graphs[shape] = self._record(inputs, num_labels)
+            graph = self.graphs[shape] = self._capture(inputs, num_labels)
         else:
             self.shapes.add(shape)
             loss = self.gradients(inputs, num_labels)
@@ -124,7 +124,7 @@ class GraphedStep:
             graph.inputs[name].fill_(self.padding[name])[: value.shape[0], : value.shape[1]] = value
         graph.num_labels.fill_(num_labels)
 
-    def _record(self, inputs: dict[str, Tensor], num_labels: int) -> Graph:
+    def _capture(self, inputs: dict[str, Tensor], num_labels: int) -> Graph:
         """A graph for batches of this shape, to be replayed first with this one."""
         places = {name: value.new_empty([*map(padded_size, value.shape)]) for name, value in inputs.items()}
         count = torch.empty((), dtype=torch.int64, device=inputs["labels"].device)
@@ -139,7 +139,7 @@ class GraphedStep:
         return graph
 
     def _hold_gradients(self) -> None:
-        """Give every parameter the gradient that graphs add to; after a step of the optimiser it is zero again."""
+        """Give every parameter the gradient that graphs add to, filled with 0 if ``zero_grad`` had set it to None."""
         for parameter in self.parameters:
             if parameter.grad is not None:
                 self.held.setdefault(parameter, parameter.grad)

@@ -228,8 +228,8 @@ def _mixed_precision(precision: str, device: str) -> str:
 def _require_graphs(settings: Training, accelerator: Accelerator, config: PreTrainedConfig) -> None:
     """Raise a ValueError where ``training.cuda_graphs`` does not work."""
     reasons = {
-        f"a GPU of NVIDIA, and the device is {accelerator.device.type}": accelerator.device.type != "cuda",
-        f"one process without sharding, and there are {accelerator.num_processes}": (
+        f"a CUDA device, got {accelerator.device.type}": accelerator.device.type != "cuda",
+        f"one process without sharding, got {accelerator.distributed_type.value} of {accelerator.num_processes}": (
             accelerator.distributed_type != DistributedType.NO
         ),
         "an encoder-decoder": not config.is_encoder_decoder,
@@ -239,7 +239,7 @@ def _require_graphs(settings: Training, accelerator: Accelerator, config: PreTra
     }
     for needed, is_missing in reasons.items():
         if is_missing:
-            raise ValueError(f"training.cuda_graphs needs {needed}; leave it out")
+            raise ValueError(f"training.cuda_graphs needs {needed}; set it to false")
 
 
 def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint: Path | None) -> int:
@@ -255,9 +255,9 @@ def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint
     if batches % processes:
         fitting = ", ".join(str(count) for count in range(1, batches + 1) if batches % count == 0)
         raise ValueError(
-            f"{processes} processes cannot share the batches of a step of {checkpoint}, {batches}; the number of "
-            f"processes can be {fitting}. A training started with --set training.accumulation_steps={processes} can be "
-            f"resumed by {processes} processes"
+            f"a step of {checkpoint} has batches: {batches}, which {processes} processes cannot share evenly; the "
+            f"number of processes can be {fitting}. A training started with --set "
+            f"training.accumulation_steps={processes} can be resumed by {processes} processes"
         )
     if written_by != processes:
         accelerator.print(
@@ -313,8 +313,7 @@ def _batches(
     def load(batch: list[Any]) -> Batch:
         inputs = collate(batch if is_streamed else examples.__getitems__(batch))
         num_labels = int((inputs["labels"] != IGNORED).sum())  # here, where no device is waited for
-        # A GPU still computes the last step while the host collates these. From pinned memory they are copied without
-        # waiting for it.
+        # The host collates while a GPU still computes the last step. A copy from pinned memory does not wait for that.
         is_pinned = accelerator.device.type == "cuda"
         if is_pinned:
             inputs = {name: tensor.pin_memory() for name, tensor in inputs.items()}

@@ -96,7 +96,7 @@ class LanguageModeling(Task):
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` of the blocks of a batch of texts."""
-        # With the task itself the function's key in the cache would depend on all its data, and never be the same.
+        # Without self: the cache's key would be made of all rows of the task, and differ in every run.
         blocks, size = self.blocks, self.data.block_size
 
         def encode(rows: Batch) -> Batch:

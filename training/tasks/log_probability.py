@@ -23,7 +23,7 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def ids_of_texts(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """The result of :func:`text_ids` for every text."""
+    """The tokens of every text between ``<s>`` and ``</s>``; the same characters inside a text stay text."""
     options: dict[str, Any] = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
     ids = tokenizer(texts, return_attention_mask=False, **options)["input_ids"]
     return [[tokenizer.bos_token_id, *of_text, tokenizer.eos_token_id] for of_text in ids]

@@ -32,7 +32,7 @@ from ..data.vocabulary import (
 from .base import Batch
 from .bpe_dropout import BPEDropout
 from .sequence_to_sequence import ALIGNMENT, PICTURES, SequenceToSequence, max_positions
-from .word_tokens import WordTokens, reads_words_alone, word_tokenizer
+from .word_tokens import WordTokens, encodes_by_words, word_tokenizer
 
 SPECIAL_TOKENS = [PAD, START, END, UNKNOWN]
 HEADS, COPIES = "heads.png", "copies.png"
@@ -52,9 +52,9 @@ class TextPairs(Source):
         source_column: the name of the column of texts.
         target_column: the name of the column of targets.
         vocabulary_size: subwords of both sides together, with the four special tokens. It must have room for all
-            characters of the training texts.
-        vocabulary_rows: the subwords are learned from at most this many training rows, chosen at random, always the
-            same ones; of a stream, from the first ones. A character that only other rows have is unknown.
+            characters of the rows that it is learned from.
+        vocabulary_rows: the subwords are learned from at most this many training rows: a fixed random sample if
+            there are more, of a stream the first ones. A character that only other rows have is unknown.
         normalization: Unicode's form of the text: "nfc", or "nfd", which takes accented letters and the syllables of
             Hangul apart. A tokenizer decodes to the same form.
         bpe_dropout: the probability with which a merge of two subwords is left out of a training text, see
@@ -116,7 +116,7 @@ class SubwordTask(SequenceToSequence):
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` of the source, ``labels`` of the target."""
         is_cut = self.is_cut  # with the task itself the function's key in the cache would depend on all its data
-        if reads_words_alone(tokenizer):
+        if encodes_by_words(tokenizer):
             tokens_of_texts = WordTokens(tokenizer)
 
             def encode_words(rows: Batch) -> Batch:

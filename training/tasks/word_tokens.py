@@ -1,4 +1,4 @@
-"""The tokens of texts from those of their words, so that a word that occurs often is encoded once."""
+"""Encode texts word by word, so that a word that occurs often is encoded once."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data.vocabulary import UNKNOWN, normalizer
 
 SPACE = "\u2581"  # stands for a space, at the start of the subword after it
-KEPT = 100_000  # words whose tokens are kept; numbers and names never end
+KEPT = 100_000  # words; above, all are forgotten, since the number of different numbers and names has no limit
 
 
 def word_tokenizer(normalization: str) -> Tokenizer:
@@ -32,7 +32,7 @@ def word_tokenizer(normalization: str) -> Tokenizer:
     return tokenizer
 
 
-def reads_words_alone(tokenizer: PreTrainedTokenizerBase) -> bool:
+def encodes_by_words(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether the tokens of a text are those of its words and an end token, as :func:`word_tokenizer` makes them."""
     backend = tokenizer.backend_tokenizer
     parts = _parts(backend)
@@ -49,7 +49,7 @@ def _parts(backend: Tokenizer) -> tuple[bytes, bytes]:
 
 
 class WordTokens:
-    """Encodes texts as a tokenizer does that reads words alone (see :func:`reads_words_alone`), several times faster.
+    """Encodes texts as a tokenizer does that reads words alone (see :func:`encodes_by_words`), several times faster.
 
     Args:
         tokenizer: the tokenizer
@@ -66,7 +66,7 @@ class WordTokens:
         """The token ids of every text; with ``is_cut`` at most the tokenizer's ``model_max_length``."""
         if len(self.known) > KEPT:
             self.known.clear()
-        # Before a sign that looks like its space, the tokenizer adds no space: such a text is read whole.
+        # Metaspace adds no space before a word that begins with its own sign: such a text is encoded whole.
         words = [[text] if SPACE in text else text.split(" ") for text in texts]
         new = [word for word in set().union(*words) if word not in self.known]
         backend = self.tokenizer.backend_tokenizer
