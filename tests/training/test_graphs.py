@@ -113,7 +113,7 @@ def test_attnzoo_train_replays_its_steps(dictionary: Path, tmp_path: Path, monke
     sets += [*overrides("model", encoder_hidden_size=8, decoder_hidden_size=16, embedding_size=8, readout_size=8)]
     sets += [f"task.data.path={dictionary}"]
     plain = train_recipe("demo", tmp_path / "plain", sets)
-    with refused(SystemExit, "training.cuda_graphs needs a GPU", "cpu"):
+    with refused(SystemExit, "training.cuda_graphs needs a CUDA device, got cpu"):
         train_recipe("demo", tmp_path / "refused", [*sets, "training.cuda_graphs=true"])
     replays = []
     monkeypatch.setattr(setup, "_require_graphs", lambda *_: None)
