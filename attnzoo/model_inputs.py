@@ -1,5 +1,4 @@
-"""The inputs of the models, checked and converted in one place: token ids or embeddings, masks, and the target made
-from labels.
+"""The inputs of the models, checked and converted in one place: token ids or embeddings, and masks.
 
 Dimensions: B batch, N number of tokens, E embedding width, T target length.
 """
@@ -9,7 +8,6 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import torch
@@ -18,8 +16,9 @@ from transformers.generation.continuous_batching import PagedAttentionCache
 from transformers.utils.generic import ModelOutput, TransformersKwargs
 
 from .cache_names import CACHE
-from .loss import IGNORED, is_whole, problem_type_of
+from .labels import check_padding, read_labels, shift_right, starts_target
 from .messages import described
+from .value_checks import Checks, is_readable, out_of_range
 
 IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "decoder_position_ids")
 MASKS = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
@@ -46,28 +45,6 @@ MOST_TOKENS = 10_000  # of one text of a user: far above a sentence, and the tim
 CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
-
-
-class Checks(list[tuple[Tensor, Callable[[], Exception]]]):
-    """Checks of values on a GPU, each a bool tensor of no dimension, True where it fails, and a function of its error.
-
-    The host waits for the device at every value that it reads. So :meth:`read` reads all of them at once.
-    """
-
-    def add(self, is_wrong: Tensor, error: Callable[[], Exception]) -> None:
-        """Check a value on a CPU now, another one later."""
-        if is_wrong.device.type != "cpu":
-            self.append((is_wrong, error))
-        elif is_wrong:
-            raise error()
-
-    def read(self) -> None:
-        """Raise the error of the first check that fails."""
-        if self:
-            device = self[0][0].device
-            failed = torch.stack([is_wrong.to(device) for is_wrong, _ in self])
-            if bool(failed.any()):
-                raise self[int(failed.int().argmax())][1]()
 
 
 def checked(forward: Forward) -> Forward:
@@ -107,7 +84,7 @@ def checked(forward: Forward) -> Forward:
             _check_source(given["encoder_outputs"], given.get("past_key_values"))
         for name in embedded:
             embeddings = given.get(name)
-            if embeddings is not None and _is_readable(embeddings) and not bool(embeddings.isfinite().all()):
+            if embeddings is not None and is_readable(embeddings) and not bool(embeddings.isfinite().all()):
                 mask = given.get(name.replace("inputs_embeds", "attention_mask"))
                 given[name] = _without_padding(embeddings, mask, name)
         return forward(self, **given)
@@ -127,20 +104,7 @@ def check_batch(model: Any, batch: dict[str, Any]) -> None:
     for name in ("input_ids", "decoder_input_ids"):
         ids = given.get(name)
         if ids is not None and len(wrong := ids[(ids < 0) | (ids >= size)]):
-            raise _out_of_range(name, wrong, f"a vocabulary of {size}: ids", size)
-
-
-_ARE_CHECKED = ContextVar("whether the values of inputs are already checked", default=False)
-
-
-@contextmanager
-def values_are_checked() -> Iterator[None]:
-    """Inside, ``forward`` skips the checks of values that :func:`check_batch` has made: the host reads none."""
-    token = _ARE_CHECKED.set(True)
-    try:
-        yield
-    finally:
-        _ARE_CHECKED.reset(token)
+            raise out_of_range(name, wrong, f"a vocabulary of {size}: ids", size)
 
 
 def _check_arguments(model: Any, given: dict[str, Any], parameters: list[str]) -> None:
@@ -201,7 +165,7 @@ def read_mask(mask: Tensor, name: str, checks: Checks | None = None) -> Tensor:
     own = Checks() if checks is None else checks
     if not mask.is_floating_point():
         is_real = mask.bool()
-        if _is_readable(mask):
+        if is_readable(mask):
 
             def not_binary() -> ValueError:
                 low, high = (bound.item() for bound in mask.aminmax())
@@ -215,7 +179,7 @@ def read_mask(mask: Tensor, name: str, checks: Checks | None = None) -> Tensor:
         is_4d = mask.ndim == 4
         is_additive = ~(mask > 0).any() if is_4d else (mask < 0).any()
         is_real = torch.where(is_additive, mask == 0, mask == 1)
-        if _is_readable(mask) and mask.numel():
+        if is_readable(mask) and mask.numel():
             hides = mask <= MASKED if is_4d else torch.where(is_additive, mask <= MASKED, mask == 1)
             is_wrong = (mask != 0) & ~hides
 
@@ -339,11 +303,7 @@ def embed(
     try:
         return embedding(ids)
     except IndexError as error:  # on a GPU, CUDA raises an assertion instead
-        raise _out_of_range(name, ids[(ids < 0) | (ids >= size)], f"a vocabulary of {size}: ids", size) from error
-
-
-def _out_of_range(name: str, wrong: Tensor, of: str, size: int, more: str = "") -> ValueError:
-    return ValueError(f"{name} has the id {wrong[0].item()}, out of range for {of} are 0 to {size - 1}{more}")
+        raise out_of_range(name, ids[(ids < 0) | (ids >= size)], f"a vocabulary of {size}: ids", size) from error
 
 
 def source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
@@ -356,46 +316,6 @@ def source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
         return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
     require_shape("attention_mask", attention_mask, "(batch, source length)", tuple(states.shape[:2]))
     return read_mask(attention_mask, "attention_mask").to(states.device)
-
-
-def check_labels(labels: Tensor, inputs: dict[str, Any], prefix: str = "") -> bool:
-    """Check that ``labels`` (B, T) fit the text or target: the ids or embeddings among ``inputs`` with this prefix.
-
-    Returns:
-        Whether there is such a text or target.
-
-    Raises:
-        ValueError: the text or target has another shape.
-    """
-    ids, embeddings = inputs.get(f"{prefix}input_ids"), inputs.get(f"{prefix}inputs_embeds")
-    tokens = ids if embeddings is None else embeddings
-    if tokens is not None and labels.shape != tokens.shape[:2]:
-        shapes = f"{tuple(labels.shape)} do not fit a {'target' if prefix else 'text'} of shape"
-        raise ValueError(f"labels of shape {shapes} {tuple(tokens.shape[:2])}")
-    return tokens is not None
-
-
-def starts_target(inputs: dict[str, Any], parameters: list[str]) -> bool:
-    """Whether the decoder's input is made of the labels: in an encoder-decoder, without a target among the inputs."""
-    names = "decoder_input_ids", "decoder_inputs_embeds"
-    return names[0] in parameters and inputs.get("labels") is not None and all(inputs.get(n) is None for n in names)
-
-
-def check_padding(labels: Tensor, checks: Checks) -> None:
-    """Check that no label follows a -100, as with padding on the left: the decoder would read the padding."""
-    if labels.ndim == 2 and _is_readable(labels):
-        is_padding = labels == IGNORED
-        side = "pad them on the right (tokenizer.padding_side='right')"
-        checks.add(
-            (is_padding[:, :-1] & ~is_padding[:, 1:]).any(),
-            lambda: ValueError(f"labels have a token after a -100; {side}"),
-        )
-
-
-def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tensor:
-    """The decoder's input for ``labels`` (B, T): the start token, then the labels without the last."""
-    start = labels.new_full((len(labels), 1), start_token_id)
-    return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == IGNORED, pad_token_id)], dim=1)
 
 
 def target_ids(
@@ -425,7 +345,7 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
         return
     if name == "token_type_ids":  # some tokenizers always return them
         ids = _integers(value, name)
-        if _is_readable(ids) and bool(ids.any()):
+        if is_readable(ids) and bool(ids.any()):
             raise ValueError(
                 f"token_type_ids has other values than 0, and {type(model).__name__} does not tell segments apart; "
                 "leave it out: tokenizer(..., return_token_type_ids=False)"
@@ -441,11 +361,6 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
         return
     nearest = "".join(f"did you mean {near}? " for near in difflib.get_close_matches(name, parameters, n=1))
     raise TypeError(f"{type(model).__name__} has no argument {name}: {nearest}it takes {', '.join(parameters)}")
-
-
-def _is_readable(tensor: Tensor) -> bool:
-    """Whether to read the tensor's values: not while compiling, on the meta device, or if they are checked already."""
-    return not torch.compiler.is_compiling() and not tensor.is_meta and not _ARE_CHECKED.get()
 
 
 def _integers(ids: Any, name: str) -> Tensor:
@@ -466,7 +381,7 @@ def _check_source(outputs: Any, past_key_values: Any) -> None:
     if not isinstance(states, Tensor) or not states.is_floating_point():
         raise TypeError(f"encoder_outputs must begin with the encoder's last hidden states, got {described(states)}")
     require_tokens("encoder_outputs[0]", states, "(batch, length, width)", 3)
-    if not _is_readable(states) or (hasattr(past_key_values, "get_seq_length") and past_key_values.get_seq_length()):
+    if not is_readable(states) or (hasattr(past_key_values, "get_seq_length") and past_key_values.get_seq_length()):
         return  # they were checked when the cache was empty
     if not bool(states.isfinite().all()):
         raise ValueError("encoder_outputs has values that are not finite (NaN or infinite)")
@@ -480,59 +395,3 @@ def _without_padding(embeddings: Tensor, mask: Tensor | None, name: str) -> Tens
         if bool((is_finite | is_padding).all()):
             return embeddings.masked_fill(is_padding.unsqueeze(-1), 0.0)
     raise ValueError(f"{name} has values that are not finite (NaN or infinite) on real tokens")
-
-
-def read_labels(model: Any, labels: Any, name: str, checks: Checks | None = None) -> Tensor:
-    """Check labels; whole numbers become int64. Labels of tokens must be ids of the vocabulary."""
-    if not isinstance(labels, Tensor) or labels.is_complex():
-        raise TypeError(f"{name} must be a tensor, got {described(labels)}")
-    own = Checks() if checks is None else checks
-    has_vocabulary = model.get_output_embeddings() is not None
-    if labels.is_floating_point() or labels.dtype == torch.bool:
-        if has_vocabulary:
-            raise TypeError(f"{name} must be a tensor of whole numbers, got {described(labels)}")
-        if _is_readable(labels):
-            infinite = f"{name} has values that are not finite (NaN or infinite)"
-            own.add(~labels.isfinite().all(), lambda: ValueError(infinite))
-    else:
-        labels = labels.long()
-        if has_vocabulary and _is_readable(labels):
-            size = model.config.vocab_size
-            is_wrong = ((labels < 0) | (labels >= size)) & (labels != IGNORED)
-            nothing = f", or {IGNORED} where there is nothing to predict"
-            own.add(
-                is_wrong.any(),
-                lambda: _out_of_range(name, labels[is_wrong], f"vocab_size={size}: labels", size, nothing),
-            )
-    if not has_vocabulary and _is_readable(labels):
-        _check_classes(model, labels, own)
-    if checks is None:
-        own.read()
-    return labels
-
-
-def _check_classes(model: Any, labels: Tensor, checks: Checks) -> None:
-    """Check the values of a classifier's labels. Their shape is checked when there are logits."""
-    num_labels = model.config.num_labels
-    problem_type = getattr(model, "problem_type", None)
-    problem_type = problem_type_of(problem_type or model.config.problem_type, num_labels, labels)
-    is_given = labels != IGNORED
-    if problem_type == "regression":
-        mark = f"a target of regression is {IGNORED}, the mark of a row without a label; shift or scale them"
-        checks.add(~is_given.all(), lambda: ValueError(mark))
-        return
-    is_single = problem_type == "single_label_classification"
-    if is_single and not is_whole(labels):
-        return
-    is_wrong = is_given & ((labels < 0) | (labels > (num_labels - 1 if is_single else 1)))
-
-    def out_of_range() -> ValueError:
-        value = labels[is_wrong][0].item()
-        if not is_single:
-            return ValueError(f"labels of multi-label classification are 0 or 1, got {value}")
-        return ValueError(
-            f"label {value} is out of range for num_labels={num_labels}: labels are 0 to {num_labels - 1}, or "
-            f"{IGNORED} for a row without one"
-        )
-
-    checks.add(is_wrong.any(), out_of_range)

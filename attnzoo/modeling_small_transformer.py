@@ -30,8 +30,9 @@ from .cache_names import CACHE
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import Copied, CopyHead, source_ids_of
 from .generation_options import ZooGenerationMixin
+from .labels import check_labels
 from .loss import IGNORED, Count, loss_and_logits, loss_of_texts, require_label_shape, token_cross_entropy
-from .model_inputs import check_labels, checked, source_mask, target_ids
+from .model_inputs import checked, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 from .zoo_model import ConditionalGenerationMixin, joined_outputs, with_head
 

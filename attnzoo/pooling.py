@@ -23,8 +23,9 @@ from .attention import StructuredSelfAttention, redundancy_penalty
 from .cache_names import cache_argument
 from .configuration_pooled_encoder import PooledEncoderConfig
 from .json_files import read_mapping
+from .labels import read_labels
 from .loss import loss_of_texts, refuse_withheld_labels
-from .model_inputs import read_labels, require_flag, source_mask
+from .model_inputs import require_flag, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput, with_head
 
 WITH_DECODER = ("t5", "mt5", "umt5")  # for these AutoModel makes an encoder and a decoder

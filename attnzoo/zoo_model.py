@@ -20,8 +20,10 @@ from .copying import Copied, CopyingLMOutput, pointer_generator, source_ids_of
 from .generation_checks import check_generation, complete
 from .generation_options import ZooGenerationMixin
 from .json_files import read_mapping
+from .labels import check_labels, check_padding, shift_right
 from .loss import IGNORED, Count, coverage_loss, loss_and_logits, refuse_withheld_labels
-from .model_inputs import Checks, check_labels, check_padding, require_shape, require_tokens, shift_right
+from .model_inputs import require_shape, require_tokens
+from .value_checks import Checks
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
 MAX_NEW_WEIGHTS = 10**8  # that a file may lack: those of a new head or of added words

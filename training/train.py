@@ -33,7 +33,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from attnzoo.model_inputs import values_are_checked
+from attnzoo.value_checks import values_are_checked
 
 from .card import describe, write_card
 from .commands.exits import StoppedError, exit_on_user_error

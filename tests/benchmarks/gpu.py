@@ -35,7 +35,7 @@ from attnzoo.training.loop.graphs import GraphedStep, captured
 from torch import Tensor, nn
 
 import attnzoo
-from attnzoo.model_inputs import values_are_checked
+from attnzoo.value_checks import values_are_checked
 from tests.benchmarks import transformer_models
 from tests.benchmarks.plain_rnn import PlainLayer, PlainRNN
 from tests.benchmarks.systems.attnzoo import EOS, AttnZoo

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 import attnzoo
-from attnzoo.model_inputs import values_are_checked
+from attnzoo.value_checks import values_are_checked
 from tests.device import pretended_device
 from tests.factory import (
     CAUSAL,

@@ -9,7 +9,8 @@ import torch
 from attnzoo.training.loop import graphs, setup
 from torch import Tensor
 
-from attnzoo.model_inputs import check_batch, values_are_checked
+from attnzoo.model_inputs import check_batch
+from attnzoo.value_checks import values_are_checked
 from tests.factory import SEQ2SEQ_HEADS, collator_for, make_model, refused, rows_for, tiny_model, words
 from tests.training.runs import log_rows, overrides, train_recipe
 
