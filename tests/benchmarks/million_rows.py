@@ -70,6 +70,7 @@ def measure(folder: Path, processes: int) -> list[str]:
             command,
             env=os.environ
             | shared
+            | {"LOCAL_WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1"}
             | ({"WORLD_SIZE": str(processes), "RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {}),
             stdout=subprocess.PIPE,
             text=True,

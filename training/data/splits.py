@@ -67,8 +67,7 @@ def _cut(rows: Rows, column: str, taken: list[str]) -> dict[str, Rows]:
 
         options: dict[str, Any] = {"batched": True, "input_columns": [column]}
         return {name: rows.filter(is_in, **options, fn_kwargs={"name": name}) for name in parts}
-    batches = rows.select_columns(column).iter(1000)
-    numbers = np.fromiter((parts.index(part_of(text)) for batch in batches for text in batch[column]), np.int8)
+    numbers = np.fromiter((parts.index(part_of(text)) for text in _column(rows, column)), np.int8)
     return {name: rows.select(np.flatnonzero(numbers == number)) for number, name in enumerate(parts)}
 
 
@@ -93,9 +92,11 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
     """
     held = {split: rows for split, rows in splits.items() if isinstance(rows, datasets.Dataset)}
     sides = {split: set(_plain_rows(rows, columns)) for split, rows in held.items() if split != "train"}
-    if "train" in held:  # the largest split: only its rows that another split has, too, are kept in memory
+    if "train" in held:  # the largest split: of most rows only the first column is read
         others = set[tuple[str, ...]]().union(*sides.values())
-        sides["train"] = others.intersection(_plain_rows(held["train"], columns, {row[0] for row in others}))
+        firsts = {row[0] for row in others}
+        alike = [number for number, text in enumerate(_column(held["train"], columns[0])) if _plain(text) in firsts]
+        sides["train"] = others.intersection(_plain_rows(held["train"].select(alike), columns))
     for other, held_out in combinations(("train", "validation", "test"), 2):
         if shared := sides.get(held_out, set()) & sides.get(other, set()):
             print(
@@ -105,15 +106,14 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
             )
 
 
-def _plain_rows(
-    rows: datasets.Dataset, columns: list[str], firsts: set[str] | None = None
-) -> Iterator[tuple[str, ...]]:
-    """The plain texts of rows; with ``firsts``, only of those whose first column is in it."""
-    for batch in rows.select_columns(columns).iter(1000):
-        for texts in zip(*(batch[column] for column in columns), strict=True):
-            first = _plain(texts[0])
-            if firsts is None or first in firsts:
-                yield first, *map(_plain, texts[1:])
+def _plain_rows(rows: datasets.Dataset, columns: list[str]) -> Iterator[tuple[str, ...]]:
+    return zip(*(map(_plain, _column(rows, column)) for column in columns), strict=True)
+
+
+def _column(rows: datasets.Dataset, column: str) -> Iterator[str]:
+    """The texts of a column, of which few are in memory at a time."""
+    for batch in rows.select_columns(column).with_format("arrow").iter(10_000):
+        yield from batch[column].to_pylist()
 
 
 def _plain(text: str) -> str:

@@ -26,7 +26,7 @@ from ..data.misaki import MISAKI
 from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations, without_number
 from ..data.sources import Rows, short
 from ..data.splits import cut_note, split_of
-from .base import Batch, Card
+from .base import Batch, Card, encoded
 from .found_words import FoundWords, first_words
 from .letter_tokenizer import MAX_TOKENS, accents, letter_phoneme_tokenizer, word_normalizer
 from .metrics import PhonemeErrorRate, StressErrorRate, WordErrorRate
@@ -204,7 +204,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         print(f"{self.data.extra_words}: {len(words):,} more words for training")
         extra = datasets.Dataset.from_dict({"word": list(words), "pronunciations": list(words.values())})
         both = datasets.concatenate_datasets([self.splits["train"], extra])
-        return both.map(self.encoder(tokenizer), batched=True, remove_columns=self.columns, desc="encoding")
+        return encoded(both, self.encoder(tokenizer), self.columns)
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` and ``labels``, a row for every pronunciation of every word."""
