@@ -13,11 +13,11 @@ LIMIT := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-gpu test-slow test-hub test-wheel test-page test-pythons page docs notebooks wheel models-wheel release bench bench-quick bench-gpu zoo lint check clean
+.PHONY: help demo test quick test-gpu test-slow test-hub test-wheel test-page test-pythons page docs notebooks wheel models-wheel release bench bench-quick bench-gpu zoo results lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-gpu   run the tests of all families on a GPU' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make notebooks   run the notebooks' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench-gpu   measure training and decoding on a GPU beside plain torch and Marian' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
+		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-gpu   run the tests of all families on a GPU' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make notebooks   run the notebooks' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench-gpu   measure training and decoding on a GPU beside plain torch and Marian' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make results   measure every trained model on every test set again, into results/results.csv' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # What training needs, and no more. Made again whenever the dependencies change.
@@ -169,6 +169,11 @@ bench-gpu: $(VENV)/installed
 zoo: $(VENV)/installed
 	$(call say,Training every model of model_cards from its recipe and writing it anew with its card; hours)
 	$(BIN)/python -m attnzoo.training.retrain --runs $(ZOO) $(if $(ONLY),--models $(ONLY))
+
+# A model whose data is not here keeps its rows. docs/results.md names the data.
+results: $(VENV)/installed
+	$(call say,Measuring the trained models on all test sets; an hour)
+	$(BIN)/python -m attnzoo.training.results $(if $(ONLY),--only $(ONLY))
 
 lint: $(VENV)/installed
 	$(call say,Checking format and style and types)

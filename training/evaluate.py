@@ -8,6 +8,7 @@ splits. If the path is the training data, in this or another folder, it evaluate
 """
 
 import dataclasses
+import json
 import sys
 import time
 from pathlib import Path
@@ -41,6 +42,10 @@ def main(arguments: list[str] | None = None) -> None:
         started = time.perf_counter()
         figures = evaluate(folder, task, options.split, options.num_beams, options.length_penalty)
         seconds = time.perf_counter() - started
+    if options.json:
+        about = {"model": options.folder, "data": task.name, "split": options.split}
+        print(json.dumps(about | {"metrics": [*task.metric_names], "figures": figures, "seconds": round(seconds, 1)}))
+        return
     how = f"{options.split} split, {figures['examples']} examples{decoding_note(figures)}"
     print(f"{task.name}, {how}: {describe(task, figures)}")
     print(f"{seconds:.0f} seconds")

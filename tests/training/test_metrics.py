@@ -1,13 +1,19 @@
 """The metrics, on examples worked by hand."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 import evaluate
 import numpy as np
 import pytest
 from attnzoo.training.tasks.confusion import draw_confusion_matrix
 from attnzoo.training.tasks.metrics import (
+    BLEU,
+    ROUGE,
     Accuracy,
+    BitsPerByte,
+    ChrF,
     MacroF1,
     Matthews,
     PhonemeErrorRate,
@@ -24,21 +30,20 @@ def test_per_counts_against_the_nearest_pronunciation() -> None:
     scores = PhonemeErrorRate().compute(
         predictions=["T AH M EY", "HH AY"], references=[["T AH M EH", "T OW M AA"], ["HH AY"]]
     )
-    assert scores == {"per": pytest.approx(100 / 6)}
+    assert scores["per"] == pytest.approx(100 / 6)
 
 
 def test_of_two_equally_near_pronunciations_the_longer_counts() -> None:
     # "A B" is one deletion from "A" and one insertion from "A B C".
-    assert PhonemeErrorRate().compute(predictions=["A B"], references=[["A", "A B C"]]) == {
-        "per": pytest.approx(100 / 3)
-    }
+    scores = PhonemeErrorRate().compute(predictions=["A B"], references=[["A", "A B C"]])
+    assert scores["per"] == pytest.approx(100 / 3)
 
 
 def test_wer_accepts_any_listed_pronunciation() -> None:
     scores = WordErrorRate().compute(
         predictions=["IY DH ER", "AY DH ER", "EY DH ER", ""], references=[["IY DH ER", "AY DH ER"]] * 4
     )
-    assert scores == {"wer": 50.0}
+    assert scores["wer"] == 50.0
 
 
 @pytest.mark.parametrize(
@@ -54,8 +59,8 @@ def test_stress_errors_are_the_words_that_only_stress_makes_wrong(predictions: l
     right, noun = predictions[0], predictions[4]
     references = [[right], [right], [right], [right], [noun, right], [noun, right]]
     scores = StressErrorRate().compute(predictions=predictions, references=references)
-    assert scores == {"stress_errors": pytest.approx(100 / 6)}
-    assert WordErrorRate().compute(predictions=predictions, references=references) == {"wer": pytest.approx(400 / 6)}
+    assert scores["stress_errors"] == pytest.approx(100 / 6)
+    assert WordErrorRate().compute(predictions=predictions, references=references)["wer"] == pytest.approx(400 / 6)
 
 
 @given(st.lists(st.sampled_from(["A1 B", "A0 B", "A1", "B A2"]), min_size=2, max_size=30))
@@ -63,18 +68,46 @@ def test_stress_errors_are_the_words_that_only_stress_makes_wrong(predictions: l
 def test_an_interval_is_around_its_figure(predictions: list[str]) -> None:
     references = [["A1 B"]] * len(predictions)
     for metric in (PhonemeErrorRate(), WordErrorRate(), StressErrorRate()):
-        [value] = metric.compute(predictions=predictions, references=references).values()
-        low, high = metric.interval(predictions, references)
+        value, low, high = metric.compute(predictions=predictions, references=references).values()
         assert low <= value + 1e-9
         assert value <= high + 1e-9
-        assert metric.interval(predictions, references) == (low, high)
+        assert [value, low, high] == [*metric.compute(predictions=predictions, references=references).values()]
 
 
-def test_an_interval_has_the_width_of_the_binomial() -> None:
-    """1000 words, a fifth of them wrong: 1.96 standard errors of sqrt(p (1 - p) / n) on each side."""
-    low, high = WordErrorRate().interval(["A"] * 800 + ["B"] * 200, [["A"]] * 1000)
-    error = 1.96 * 100 * np.sqrt(0.2 * 0.8 / 1000)
-    assert (low, high) == (pytest.approx(20 - error, abs=0.4), pytest.approx(20 + error, abs=0.4))
+TEXTS = ["a b c d e", "b c d e f", "c d e f g", "d e f g h"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "wrong", "right", "is_log"),
+    [
+        (WordErrorRate(), "B", ["A"], False),
+        (Accuracy(), 0, 1, False),
+        (ROUGE(), "x", "a", False),
+        (BitsPerByte(), -2.0, "a", True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_interval_has_the_width_of_the_binomial(metric: Any, wrong: Any, right: Any, is_log: bool) -> None:
+    """1000 examples, a fifth of them wrong: 1.96 standard errors of sqrt(p (1 - p) / n) on each side."""
+    good = -1.0 if is_log else right[0] if isinstance(right, list) else right
+    figures = metric.compute(predictions=[good] * 800 + [wrong] * 200, references=[right] * 1000)
+    key = next(iter(figures))
+    figure, low, high = (figures[f"{key}{which}"] for which in ("", "_low", "_high"))
+    unit = 1 / math.log(2) if is_log else 100.0  # between a wrong example and a right one
+    error = 1.96 * unit * np.sqrt(0.2 * 0.8 / 1000)
+    assert (low, high) == (
+        pytest.approx(figure - error, abs=0.1 * error),
+        pytest.approx(figure + error, abs=0.1 * error),
+    )
+
+
+@pytest.mark.parametrize("metric", [BLEU(), ChrF()], ids=lambda metric: metric.key)
+def test_the_interval_of_bleu_and_chrf_is_around_it(metric: Any) -> None:
+    predictions = [text if row % 3 else text[:-1] + "x" for row, text in enumerate(TEXTS * 30)]
+    found = metric.compute(predictions=predictions, references=TEXTS * 30)
+    assert found[f"{metric.key}_low"] < found[metric.key] < found[f"{metric.key}_high"]
+    exact = metric.compute(predictions=TEXTS, references=TEXTS)
+    assert exact[f"{metric.key}_low"] == pytest.approx(exact[f"{metric.key}_high"]) == pytest.approx(100)
 
 
 def test_a_word_without_a_pronunciation_is_an_error() -> None:
@@ -87,7 +120,7 @@ def test_a_word_without_a_pronunciation_is_an_error() -> None:
 
 def test_accuracy_and_macro_f1_by_hand() -> None:
     predictions, references = [0, 0, 1, 1, 2], [0, 1, 1, 1, 0]
-    assert Accuracy().compute(predictions=predictions, references=references) == {"accuracy": 60.0}
+    assert Accuracy().compute(predictions=predictions, references=references)["accuracy"] == 60.0
     # F1 of label 0: 2 * 1 / (2 + 2), of 1: 2 * 2 / (2 + 3), of 2: 0.
     assert MacroF1().compute(predictions=predictions, references=references) == {
         "macro_f1": pytest.approx(100 * (0.5 + 0.8 + 0) / 3)

@@ -58,6 +58,7 @@ def evaluate_parser() -> argparse.ArgumentParser:
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
     parser.add_argument("--num-beams", type=int, help="default: the value in the folder's generation config, or else 1")
     parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the folder"))
+    parser.add_argument("--json", action="store_true", help="print all figures as JSON, with confidence intervals")
     add_overrides(parser)
     return parser
 

@@ -173,7 +173,7 @@ def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any
     """The entries of ``run.json`` about the conditions of a run."""
     return {
         "seed": seed,
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "versions": {
             "python": platform.python_version(),
             **{package.__name__: package.__version__ for package in (attnzoo, torch, transformers)},
@@ -184,7 +184,7 @@ def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any
     }
 
 
-def _git_commit() -> str | None:
+def git_commit() -> str | None:
     """The commit of this code's checkout, with "-dirty" if files have changed; None if the code is installed.
 
     A virtual environment may be inside a repository of the user. The commit of that repository is not returned.

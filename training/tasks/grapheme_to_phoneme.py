@@ -29,7 +29,7 @@ from ..data.splits import cut_note, split_of
 from .base import Batch, Card, encoded
 from .found_words import FoundWords, first_words
 from .letter_tokenizer import MAX_TOKENS, accents, letter_phoneme_tokenizer, word_normalizer
-from .metrics import PhonemeErrorRate, StressErrorRate, WordErrorRate
+from .metrics import PhonemeErrorRate, StressErrorRate, WordErrorRate, with_interval
 from .sequence_to_sequence import ALIGNMENT, PICTURES, SNIPPET, SequenceToSequence, generate_texts
 
 STRESS_NOTE = (
@@ -390,9 +390,6 @@ def _figures(
     """A figure of a group of words, and the bounds of its confidence interval; NaN if there are no words."""
     name = metric.key + group
     if not predictions:
-        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), math.nan)
-    low, high = metric.interval(predictions=predictions, references=references)
-    return {name: metric.compute(predictions=predictions, references=references)[metric.key]} | {
-        f"{name}_low": low,
-        f"{name}_high": high,
-    }
+        return with_interval(name, math.nan, (math.nan, math.nan))
+    figures = metric.compute(predictions=predictions, references=references)
+    return {f"{name}{which}": figures[f"{metric.key}{which}"] for which in ("", "_low", "_high")}

@@ -1,4 +1,8 @@
-"""Metrics as classes of the ``evaluate`` library that download nothing: ``compute(predictions=, references=)``."""
+"""Metrics as classes of the ``evaluate`` library that download nothing: ``compute(predictions=, references=)``.
+
+Next to most figures are the ends of its 95 % confidence interval, "NAME_low" and "NAME_high", by bootstrap over the
+examples.
+"""
 
 import functools
 import inspect
@@ -16,7 +20,7 @@ from rapidfuzz.distance import Levenshtein
 
 from attnzoo.phone_sets import without_stress
 
-from ..statistics import bootstrap_ratios, percentiles
+from ..statistics import SAMPLES, bootstrap_mean, bootstrap_ratios, percentiles
 
 STRING = datasets.Value("string")
 # An untrained model exceeds it if a line has no spaces, and so is one word.
@@ -47,6 +51,11 @@ class _Metric(evaluate.Metric):
         )
 
 
+def with_interval(key: str, figure: float, bounds: tuple[float, float]) -> dict[str, float]:
+    """A figure and the ends of its confidence interval, by their names."""
+    return {key: figure, f"{key}_low": bounds[0], f"{key}_high": bounds[1]}
+
+
 class _PronunciationMetric(_Metric):
     r"""A metric of pronunciations: the errors of all words, divided by the number of units, in percent.
 
@@ -67,13 +76,10 @@ class _PronunciationMetric(_Metric):
     count: Callable[..., tuple[int, int]]
 
     def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, float]:
-        errors, size = self._counts(predictions, references).sum(axis=0)
-        return {self.key: 100 * float(errors) / int(size)}
-
-    def interval(self, predictions: list[str], references: list[list[str]]) -> tuple[float, float]:
-        """The 95 % confidence interval, by bootstrap over the words."""
         pairs, words = np.unique(self._counts(predictions, references), axis=0, return_counts=True)
-        return percentiles(bootstrap_ratios(100 * pairs[:, 0], pairs[:, 1], words))
+        errors, size = words @ pairs
+        bounds = percentiles(bootstrap_ratios(100 * pairs[:, 0], pairs[:, 1], words))
+        return with_interval(self.key, 100 * float(errors) / int(size), bounds)
 
     def _counts(self, predictions: list[str], references: list[list[str]]) -> np.ndarray:
         """The errors and the units of every word: (words, 2)."""
@@ -143,6 +149,13 @@ class Accuracy(_LabelMetric):
     key = "accuracy"
     rate = staticmethod(sklearn.metrics.accuracy_score)
 
+    def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
+        figures = super()._compute(predictions, references)
+        [right] = np.nonzero(np.equal(predictions, references))
+        counts = np.array([len(right), len(references) - len(right)])
+        bounds = percentiles(bootstrap_ratios(np.array([100.0, 0.0]), np.ones(2), counts))
+        return with_interval(self.key, figures[self.key], bounds)
+
 
 class MacroF1(_LabelMetric):
     """Macro-F1, in percent: the mean of the labels' F1, each 2 TP / (2 TP + FP + FN), over all labels that occur."""
@@ -205,14 +218,15 @@ class _LikelihoodMetric(_Metric):
 
     prediction = datasets.Value("float64")
 
-    def _nats(self, log_probabilities: list[float], size: int) -> float:
-        """Nats per word or per byte; ``size`` is their number in all texts."""
-        if not size:
+    def _nats(self, log_probabilities: list[float], sizes: list[int]) -> list[float]:
+        """Nats per word or per byte, and the ends of the interval; ``sizes`` are their numbers in each text."""
+        if not sum(sizes):
             raise ValueError("the references have no words, so there is nothing to measure")
         for row, value in enumerate(log_probabilities):
             if not value <= 0:
                 raise ValueError(f"a log-probability is at most 0, got {value} as predictions[{row}]")
-        return -math.fsum(log_probabilities) / size
+        low, high = percentiles(bootstrap_ratios(-np.array(log_probabilities), np.array(sizes)))
+        return [-math.fsum(log_probabilities) / sum(sizes), low, high]
 
 
 class WordPerplexity(_LikelihoodMetric):
@@ -225,16 +239,18 @@ class WordPerplexity(_LikelihoodMetric):
     """
 
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
-        nats = self._nats(predictions, sum(len(text.split()) for text in references))
-        return {"word_perplexity": math.exp(nats) if nats < LARGEST_EXPONENT else math.inf}
+        nats = self._nats(predictions, [len(text.split()) for text in references])
+        figure, *bounds = (math.exp(one) if one < LARGEST_EXPONENT else math.inf for one in nats)
+        return with_interval("word_perplexity", figure, (bounds[0], bounds[1]))
 
 
 class BitsPerByte(_LikelihoodMetric):
     """Bits per byte: minus the binary logarithm of the texts' probability, divided by their number of UTF-8 bytes."""
 
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
-        nats = self._nats(predictions, sum(len(text.encode()) for text in references))
-        return {"bits_per_byte": nats / math.log(2)}
+        nats = self._nats(predictions, [len(text.encode()) for text in references])
+        figure, low, high = (one / math.log(2) for one in nats)
+        return with_interval("bits_per_byte", figure, (low, high))
 
 
 class _TranslationMetric(_Metric):
@@ -248,13 +264,16 @@ class _TranslationMetric(_Metric):
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
         if not references:
             raise ValueError("there are no references, so there is nothing to measure")
-        metric = self.sacrebleu_class()
-        score = float(metric.corpus_score(predictions, [references]).score)
-        return {self.key: score, f"{self.key}_signature": str(metric.get_signature())}
+        found = self.sacrebleu_class().corpus_score(predictions, [references], n_bootstrap=SAMPLES)
+        mean, half = float(found._mean), float(found._ci)  # of the samples; sacreBLEU prints them
+        figures = with_interval(self.key, float(found.score), (mean - half, mean + half))
+        return figures | {f"{self.key}_signature": self.signature()}
 
     def signature(self) -> str:
         """The settings and version of sacreBLEU, for citing a figure."""
-        return self._compute(["a"], ["a"])[f"{self.key}_signature"]
+        metric = self.sacrebleu_class()
+        metric.corpus_score(["a"], [["a"]])
+        return str(metric.get_signature())
 
 
 class BLEU(_TranslationMetric):
@@ -291,4 +310,8 @@ class ROUGE(_Metric):
         names = ["rouge1", "rouge2", "rougeL"]
         scorer = RougeScorer(names, use_stemmer=True)
         scores = [scorer.score(*pair) for pair in zip(references, predictions, strict=True)]
-        return {name: 100 * sum(score[name].fmeasure for score in scores) / len(scores) for name in names}
+        figures: dict[str, float] = {}
+        for name in names:
+            mean, *bounds = bootstrap_mean(np.array([100 * score[name].fmeasure for score in scores]))
+            figures |= with_interval(name, mean, (bounds[0], bounds[1]))
+        return figures
