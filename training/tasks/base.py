@@ -166,11 +166,15 @@ class Task(ABC):
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """A function from a batch of rows to ``input_ids`` and, unless the collator makes them, ``labels``."""
 
+    def training_encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
+        """The encoder of training rows, of which one may give several examples. Default: :meth:`encoder`."""
+        return self.encoder(tokenizer)
+
     def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
         """The encoded training split."""
         train = self.splits["train"]
         options = {"desc": "encoding"} if isinstance(train, datasets.Dataset) else {}
-        return train.map(self.encoder(tokenizer), batched=True, remove_columns=self.columns, **options)
+        return train.map(self.training_encoder(tokenizer), batched=True, remove_columns=self.columns, **options)
 
     def held_out_examples(self, tokenizer: PreTrainedTokenizerBase, split: str) -> datasets.Dataset:
         """The encoded examples of a split that is held in memory."""
