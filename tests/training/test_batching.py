@@ -235,7 +235,7 @@ def test_a_stream_that_cannot_be_trained_on() -> None:
     with pytest.raises(ValueError, match="the training example 'abc', 'B' has 30 tokens, more than batch_tokens=20"):
         LengthBatchStream(stream([(3, 4)]), dict, 20, seed=0, longest=("'abc', 'B'", 30))  # before it is read
     for process, rows in ((0, 1), (1, 3)):
+        few = LengthBatchStream(stream([(3, 4)] * rows), dict, 20, seed=0, multiple_of=4)
+        few.start_at(0, process=process, num_processes=2)
         with pytest.raises(ValueError, match=f"a stream of {rows} rows does not fill the 4 batches of one"):
-            few = LengthBatchStream(stream([(3, 4)] * rows), dict, 20, seed=0, multiple_of=4)
-            few.start_at(0, process=process, num_processes=2)
             list(few)

@@ -110,10 +110,10 @@ class LengthBatchSampler(LengthBatches):
 class LengthBatchStream(LengthBatches):
     """Batches of similar length from a stream, of which only a part is in memory at a time.
 
-    An optimiser step has ``multiple_of`` batches, and the rows are dealt to as many *lanes*, at random and anew in every
-    epoch. Batch i of a step is always of lane i. A process encodes the rows of its own lanes only. So the batches do not
-    depend on the number of processes. An epoch ends when a lane has no batch left; this loses about as many rows as the
-    lanes differ in length.
+    An optimiser step has ``multiple_of`` batches, and the rows are dealt to as many *lanes*, at random and anew in
+    every epoch. Batch i of a step is always of lane i. A process encodes only the rows of its own lanes. So the batches
+    do not depend on the number of processes. An epoch ends when a lane has no batch left; the rest of the other lanes
+    is left out.
 
     The examples of a lane are shuffled through a buffer of ``SHUFFLED`` examples and then collected until they fill
     ``POOLED`` batches; these are sorted, cut and shuffled as ``LengthBatchSampler`` does with all rows. To start in the
@@ -153,7 +153,7 @@ class LengthBatchStream(LengthBatches):
         self.rows, self.encode = rows, encode
 
     def __iter__(self) -> Iterator[list[Example]]:
-        """This process's batches, one of each of its lanes in turn, while all of these have one."""
+        """The batches of the process, one of each of its lanes in turn, while all of these have one."""
         waiting: dict[int, deque[Example]] = {
             lane: deque() for lane in range(self.process, self.multiple_of, self.num_processes)
         }

@@ -125,7 +125,7 @@ class Batches:
     num_processes: int = 1
     epoch: int = 0
     position: int = 0
-    _iterator: Iterator[list[Any]] | None = None
+    _iterator: Iterator[Any] | None = None
 
     def take(self, number: int) -> list[Batch]:
         """The next ``number`` batches; none if this process has no more in the epoch."""
