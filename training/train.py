@@ -84,9 +84,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         # A run may have been killed after its last evaluation, before it wrote run.json.
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         while progress < 1:
-            batches = [next(state.batches) for _ in range(run.accumulation_steps)]
-            num_labels = sum(batch.num_labels for batch in batches)
-            num_labels, signum = summed(accelerator, num_labels, max(received, default=0))
+            batches, num_labels, signum = next_step(run, received)
             rate = learning_rate(clock.steps, progress, state.batches.epochs(), settings)
             add_gradients(run, gradients, batches, num_labels)
             if accelerator.is_main_process and not clock.steps:  # everything in the recipe was read and fits
@@ -117,6 +115,32 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                 raise StoppedError(max(received, default=int(signal.SIGTERM)), clock.steps)
         bar.close()
     return finish(run)
+
+
+def next_step(run: Run, received: list[int]) -> tuple[list[Batch], int, int]:
+    """The batches of this process, the labels in those of all processes, and whether one of them received a signal.
+
+    If a process has no batches left in an epoch, all begin the next one: it cannot know this of the others' share of a
+    stream.
+
+    Raises:
+        OSError, ValueError: the data of this process, or of another, cannot be used.
+    """
+    while True:
+        batches: list[Batch] = []
+        error: Exception | None = None
+        try:
+            batches = run.state.batches.take(run.accumulation_steps)
+        except (OSError, ValueError) as raised:  # the others would wait for this process
+            error = raised
+        num_labels = sum(batch.num_labels for batch in batches)
+        here = num_labels, max(received, default=0), not batches, error is not None
+        num_labels, signum, ended, failed = summed(run.accelerator, *here)
+        if failed:
+            raise error or ValueError("another process cannot use its part of the training data; it says why")
+        if not ended:
+            return batches, num_labels, signum
+        run.state.batches.end_epoch()
 
 
 def summed(accelerator: Accelerator, *numbers: int) -> list[int]:

@@ -111,7 +111,7 @@ def prepare(folder: Path) -> dict[str, str]:
     with stage("preparing"):
         run = setup(recipe, task, folder / "run", resume=False, overwrite=False)
     with stage("first batch"):
-        next(run.state.batches)
+        run.state.batches.take(1)
     figures["in the end"] = memory()
     del run.model
     end(run.accelerator)

@@ -15,11 +15,12 @@ import torch
 import yaml
 from accelerate import Accelerator, FullyShardedDataParallelPlugin
 from accelerate.commands.config.config_args import load_config_from_file
+from attnzoo.training.commands.exits import exit_on_user_error
 from attnzoo.training.loop.checkpoint import checkpoints
 from attnzoo.training.loop.setup import _mixed_precision, setup
 from attnzoo.training.recipe import load_recipe, make_task
 from attnzoo.training.tasks.translation import Translation
-from attnzoo.training.train import end, main
+from attnzoo.training.train import end, main, next_step
 from safetensors.torch import load_file
 from torch.distributed import run
 from torch.nn.parallel import DistributedDataParallel
@@ -245,11 +246,23 @@ def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> No
     assert [row["loss"] for row in log_rows(output, "loss")] == [row["loss"] for row in log_rows(two, "loss")]
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
 def test_a_run_goes_on_with_another_number_of_processes(
-    dictionary: Path, two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    streaming: bool, dictionary: Path, two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two processes, then one, then two again: a step has the same batches as before, and the loss is the same."""
-    output = shutil.copytree(two, tmp_path / "run")
+    """Two processes, then one, then two again: a step has the same batches as before, and the loss is the same.
+
+    Of the stream, the second and the third of them read the second epoch.
+    """
+    whole, path, more = two, dictionary, []
+    if streaming:
+        path, whole, more = tmp_path / "words.csv", tmp_path / "whole", ["task.data.streaming=true"]
+        words = [line.split("  ") for line in dictionary.read_text().splitlines()[1:500]]
+        path.write_text("".join(f"{word},{phonemes}\n" for word, phonemes in [["word", "pronunciation"], *words]))
+        train_on_two(path, whole, *more)
+        epochs = [row["epoch"] for row in log_rows(whole, "loss")]
+        assert epochs[7] == 0 < epochs[15] < 2
+    output = shutil.copytree(whole, tmp_path / "run")
 
     def interrupt(after: int) -> None:
         (output / "run.json").unlink()
@@ -257,18 +270,81 @@ def test_a_run_goes_on_with_another_number_of_processes(
             shutil.rmtree(folder)
 
     interrupt(1)
-    train_recipe("demo", output, sets(dictionary, 2), "--resume")
+    train_recipe("demo", output, sets(path, 2, *more), "--resume")
     assert (
         "step-00000008: the number of processes was 2 and is 1; each takes 2 of the 2 batches"
         in capsys.readouterr().out
     )
     interrupt(2)
     assert len(json.loads((checkpoints(output)[-1] / "state.json").read_text())["processes"]) == 1
-    train_on_two(dictionary, output, resume=True)
+    train_on_two(path, output, *more, resume=True)
     assert len(json.loads((checkpoints(output)[-1] / "state.json").read_text())["processes"]) == 2
-    losses = [[row["loss"] for row in log_rows(folder, "loss")] for folder in (two, output)]
+    losses = [[row["loss"] for row in log_rows(folder, "loss")] for folder in (whole, output)]
     assert len(losses[1]) == STEPS
     torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-6, atol=1e-6)
+
+    if streaming:  # the same number of processes goes on bit by bit
+        shutil.rmtree(output)
+        shutil.copytree(whole, output)
+        interrupt(1)
+        train_on_two(path, output, *more, resume=True)
+        weights = [(folder / "last" / "model.safetensors").read_bytes() for folder in (whole, output)]
+        assert weights[0] == weights[1]
+
+
+def read_stream(arguments: list[str]) -> None:
+    """Take all batches of the first epoch, and write down how many training rows this process encodes."""
+    folder, *overrides = arguments
+    encoder, encoded = Translation.training_encoder, []
+
+    def counting(task: Translation, tokenizer: Any) -> Any:
+        encode = encoder(task, tokenizer)
+
+        def counted(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+            encoded.append(len(rows["source"]))
+            return encode(rows)
+
+        return counted
+
+    datasets.config.HF_DATASETS_CACHE = Path(folder) / "cache"
+    Translation.training_encoder = counting  # type: ignore[method-assign]
+    recipe = load_recipe(str(ROOT / "configs" / "small_transformer_multi30k.yaml"), overrides)
+    with exit_on_user_error():
+        run = setup(recipe, make_task(recipe), Path(folder) / "run", resume=False, overwrite=False)
+        steps = 0
+        while not run.state.batches.epoch:
+            next_step(run, [])
+            steps += 1
+    (Path(folder) / f"rank-{os.environ['RANK']}.json").write_text(json.dumps([sum(encoded), steps]))
+    del run.model
+    end(run.accelerator)
+
+
+def stream_of(folder: Path, rows: int) -> list[str]:
+    """The arguments of ``read_stream`` for a csv with so many training rows."""
+    for split, number in {"train": rows, "validation": 5, "test": 5}.items():
+        lines = [f"{n:b} a,{n:o} b" for n in range(number)]
+        (folder / f"{split}.csv").write_text("\n".join(["en,de", *lines]) + "\n")
+    small = ["model.hidden_size=8", "model.num_hidden_layers=1", "task.data.vocabulary_size=30"]
+    data = [f"task.data.path={folder}", "task.data.streaming=true"]
+    return [str(folder), *data, *small, "training.batch_tokens=100", "training.accumulation_steps=2"]
+
+
+def test_each_of_two_processes_encodes_half_of_a_stream(tmp_path: Path) -> None:
+    for code, errors in run_two(stream_of(tmp_path, 1200), {}, program=read_stream):
+        assert code == 0, errors[-3000:]
+    first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
+    # The first step of the next epoch was taken, too, for which a small stream is read as a whole again.
+    assert first[0] == second[0] == 2 * 600
+    assert first[1] == second[1] > 20
+
+
+def test_both_processes_end_if_one_has_no_rows(tmp_path: Path) -> None:
+    found = run_two(stream_of(tmp_path, 3), {}, program=read_stream)
+    assert [code for code, _ in found] == [1, 1]
+    first, second = (errors for _, errors in found)
+    assert "another process cannot use its part of the training data" in first
+    assert "a stream of 3 rows does not fill the 4 batches of one optimiser step" in second
 
 
 def test_processes_that_cannot_share_a_step_are_refused(

@@ -222,7 +222,10 @@ def test_a_failing_evaluation_does_not_lose_the_weights(
 def test_sampler_is_reshuffled_every_epoch() -> None:
     sampler = LengthBatchSampler([(3, 3)] * 40, 30, seed=0)
     batches: Any = Batches(sampler, load=list)  # type: ignore[arg-type]
-    first, second = ([next(batches) for _ in range(4)] for _ in range(2))
+    first = batches.take(4)
+    assert batches.take(4) == []
+    batches.end_epoch()
+    second = batches.take(4)
     assert first != second
     for batches_of_epoch in (first, second):
         assert sorted(row for batch in batches_of_epoch for row in batch) == list(range(40))

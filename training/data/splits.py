@@ -62,11 +62,11 @@ def _cut(rows: Rows, column: str, taken: list[str]) -> dict[str, Rows]:
 
     if isinstance(rows, datasets.IterableDataset):
 
-        def is_in(texts: list[str], name: str) -> list[bool]:
-            return [part_of(text) == name for text in texts]
+        def is_in(text: str, name: str) -> bool:
+            return part_of(text) == name
 
-        options: dict[str, Any] = {"batched": True, "input_columns": [column]}
-        return {name: rows.filter(is_in, **options, fn_kwargs={"name": name}) for name in parts}
+        # Row by row: for a batch, the library writes out the keys of its rows, and these are long after a batched map.
+        return {name: rows.filter(is_in, input_columns=[column], fn_kwargs={"name": name}) for name in parts}
     numbers = np.fromiter((parts.index(part_of(text)) for text in _column(rows, column)), np.int8)
     return {name: rows.select(np.flatnonzero(numbers == number)) for number, name in enumerate(parts)}
 

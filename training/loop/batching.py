@@ -1,6 +1,8 @@
 """Batches of examples of similar length, counted in tokens."""
 
+import copy
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -41,14 +43,18 @@ class LengthBatches:
 
     def __init__(self, batch_tokens: int, seed: int, multiple_of: int, describe: Callable[[Any], str]) -> None:
         self.batch_tokens, self.seed, self.multiple_of, self.describe = batch_tokens, seed, multiple_of, describe
-        self.epoch = self.skipped = 0
+        self.epoch = self.skipped = self.process = 0
+        self.num_processes = 1
 
-    def start_at(self, epoch: int, skipped: int = 0) -> None:
-        """Choose the order, which is the same for epoch n in every run, and skip the first ``skipped`` batches."""
-        self.epoch, self.skipped = epoch, skipped
+    def start_at(self, epoch: int, skipped: int = 0, process: int = 0, num_processes: int = 1) -> None:
+        """Choose the order, which is the same for epoch n in every run, and which of its batches to make.
 
-    def _random(self) -> np.random.Generator:
-        return np.random.default_rng((self.seed, self.epoch))
+        A process makes every ``num_processes``-th one, from number ``process`` on, without its first ``skipped``.
+        """
+        self.epoch, self.skipped, self.process, self.num_processes = epoch, skipped, process, num_processes
+
+    def _random(self, lane: int = 0) -> np.random.Generator:
+        return np.random.default_rng((self.seed, self.epoch, lane))
 
 
 class LengthBatchSampler(LengthBatches):
@@ -93,11 +99,9 @@ class LengthBatchSampler(LengthBatches):
         if not self.batches_per_epoch:
             raise _too_few(len(self.lengths), num_batches, batch_tokens, multiple_of)
 
-    def __len__(self) -> int:
-        return self.batches_per_epoch - self.skipped
-
     def __iter__(self) -> Iterator[list[int]]:
-        yield from self._batches()[self.skipped : self.batches_per_epoch]
+        own = self._batches()[self.process : self.batches_per_epoch : self.num_processes]
+        yield from own[self.skipped :]
 
     def _batches(self) -> list[list[int]]:
         return _length_batches(self.lengths, self.batch_tokens, self._random())
@@ -106,29 +110,37 @@ class LengthBatchSampler(LengthBatches):
 class LengthBatchStream(LengthBatches):
     """Batches of similar length from a stream, of which only a part is in memory at a time.
 
-    The stream is shuffled in every epoch through a buffer of ``SHUFFLED`` examples. The shuffled examples are collected
-    until they fill ``POOLED`` batches; these are sorted, cut and shuffled as ``LengthBatchSampler`` does with all rows.
-    To start in the middle of an epoch, the stream is read again from its beginning.
+    An optimiser step has ``multiple_of`` batches, and the rows are dealt to as many *lanes*, at random and anew in
+    every epoch. Batch i of a step is always of lane i. A process encodes only the rows of its own lanes. So the batches
+    do not depend on the number of processes. An epoch ends when a lane has no batch left; the rest of the other lanes
+    is left out.
+
+    The examples of a lane are shuffled through a buffer of ``SHUFFLED`` examples and then collected until they fill
+    ``POOLED`` batches; these are sorted, cut and shuffled as ``LengthBatchSampler`` does with all rows. To start in the
+    middle of an epoch, the stream is read again from its beginning.
 
     Args:
-        examples: ``input_ids`` and ``labels``
+        rows: the training rows
+        encode: a function from a batch of rows to the columns of their examples: ``input_ids``, ``labels``
         batch_tokens: the largest number of tokens in a batch
         seed: chooses the order, together with the number of the epoch
-        multiple_of: as for ``LengthBatchSampler``
+        multiple_of: the number of batches in an optimiser step
         describe: the name of an example in messages
         longest: the longest example as a message shows it, and its number of tokens, if known; it is checked at once
 
     Raises:
-        ValueError: the longest example has more than ``batch_tokens`` tokens. While it is read: there are no examples,
-            too few for ``multiple_of`` batches, or one is longer than ``batch_tokens``.
+        ValueError: the longest example has more than ``batch_tokens`` tokens. While it is read: there are no rows, too
+            few for ``multiple_of`` batches, or an example of this process is longer than ``batch_tokens``.
     """
 
+    READ = 1000  # rows that are dealt together
     SHUFFLED = 10_000
     POOLED = 100
 
     def __init__(
         self,
-        examples: datasets.IterableDataset,
+        rows: datasets.IterableDataset,
+        encode: Callable[[dict[str, list[Any]]], dict[str, list[Any]]],
         batch_tokens: int,
         seed: int,
         multiple_of: int = 1,
@@ -138,33 +150,50 @@ class LengthBatchStream(LengthBatches):
         if longest is not None and longest[1] > batch_tokens:
             raise _too_long(longest[0], longest[1], batch_tokens)
         super().__init__(batch_tokens, seed, multiple_of, describe)
-        self.examples = examples
+        self.rows, self.encode = rows, encode
 
     def __iter__(self) -> Iterator[list[Example]]:
-        return itertools.islice(self._whole_steps(), self.skipped, None)
+        """The batches of the process, one of each of its lanes in turn, while all of these have one."""
+        waiting: dict[int, deque[Example]] = {
+            lane: deque() for lane in range(self.process, self.multiple_of, self.num_processes)
+        }
+        reading = self._read(waiting)
+        lanes = [self._batches(lane, _taken(examples, reading)) for lane, examples in waiting.items()]
+        return itertools.islice(itertools.chain.from_iterable(zip(*lanes, strict=False)), self.skipped, None)
 
-    def _whole_steps(self) -> Iterator[list[Example]]:
-        """The batches up to the last multiple of ``multiple_of``."""
-        num_batches = num_examples = 0
-        step: list[list[Example]] = []
-        for batch in self._batches():
-            step.append(batch)
-            num_batches += 1
-            num_examples += len(batch)
-            if len(step) == self.multiple_of:
-                yield from step
-                step = []
-        if not num_examples:
+    def _read(self, waiting: dict[int, deque[Example]]) -> Iterator[None]:
+        """Read the stream part by part, and add the examples of each part to those that wait in their lanes."""
+        rows, dealing, num_rows = self.rows, self._random(self.multiple_of), 0
+        if rows.num_shards > 1:  # shuffles the shards; the buffer of one row does nothing
+            rows = rows.shuffle(generator=self._random(), buffer_size=1)
+        filled = set[int]()
+        for part in rows.iter(self.multiple_of * max(1, self.READ // self.multiple_of)):
+            length = len(next(iter(part.values())))
+            num_rows += length
+            lane_of_row = dealing.permutation(length) % self.multiple_of
+            for lane, examples in waiting.items():
+                own = np.flatnonzero(lane_of_row == lane).tolist()
+                if own:
+                    encoded = self.encode({name: [values[row] for row in own] for name, values in part.items()})
+                    of_rows = zip(*encoded.values(), strict=True)
+                    examples.extend(dict(zip(encoded, values, strict=True)) for values in of_rows)
+                if examples:
+                    filled.add(lane)
+            yield
+        if not num_rows:
             raise ValueError("there are no examples to train on")
-        if num_batches < self.multiple_of:
-            raise _too_few(num_examples, num_batches, self.batch_tokens, self.multiple_of)
+        if filled != waiting.keys():
+            raise ValueError(
+                f"a stream of {num_rows} rows does not fill the {self.multiple_of} batches of one optimiser step; give "
+                "more rows, or lower accumulation_steps or the number of processes"
+            )
 
-    def _batches(self) -> Iterator[list[Example]]:
-        random = self._random()
+    def _batches(self, lane: int, examples: Iterator[Example]) -> Iterator[list[Example]]:
+        random = self._random(lane)
         pool: list[Example] = []
         lengths: list[tuple[int, int]] = []
         tokens = 0
-        for example in self.examples.shuffle(generator=random, buffer_size=self.SHUFFLED):
+        for example in _shuffled(examples, self.SHUFFLED, copy.deepcopy(random)):
             length = length_of(example)
             if max(length) > self.batch_tokens:
                 raise _too_long(self.describe(example), max(length), self.batch_tokens)
@@ -176,6 +205,26 @@ class LengthBatchStream(LengthBatches):
                 pool, lengths, tokens = [], [], 0
         if pool:
             yield from ([pool[i] for i in rows] for rows in _length_batches(lengths, self.batch_tokens, random))
+
+
+def _taken(waiting: deque[Example], reading: Iterator[None]) -> Iterator[Example]:
+    """The examples of a lane; the stream is read when none waits."""
+    while waiting or next(reading, reading) is None:
+        while waiting:
+            yield waiting.popleft()
+
+
+def _shuffled(examples: Iterator[Example], size: int, random: np.random.Generator) -> Iterator[Example]:
+    """The examples in random order: of every ``size`` a half is yielded, and the others wait for the next ones."""
+    held: list[Example] = []
+    for example in examples:
+        held.append(example)
+        if len(held) >= size:
+            order = random.permutation(len(held))
+            half = len(held) - size // 2
+            yield from (held[i] for i in order[:half])
+            held = [held[i] for i in order[half:]]
+    yield from (held[i] for i in random.permutation(len(held)))
 
 
 def _length_batches(

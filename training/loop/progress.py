@@ -109,7 +109,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Batches:
-    """An endless iterator over the batches of one process, epoch after epoch, from any position in the data.
+    """The batches of one process, epoch after epoch, from any position in the data.
 
     Attributes:
         order: the batches of an epoch, of all processes together.
@@ -125,23 +125,20 @@ class Batches:
     num_processes: int = 1
     epoch: int = 0
     position: int = 0
-    _iterator: Iterator[list[Any]] | None = None
+    _iterator: Iterator[Any] | None = None
 
-    def __iter__(self) -> Iterator[Batch]:
-        return self
+    def take(self, number: int) -> list[Batch]:
+        """The next ``number`` batches; none if this process has no more in the epoch."""
+        if self._iterator is None:
+            self.order.start_at(self.epoch, self.position, self.process, self.num_processes)
+            self._iterator = iter(self.order)
+        batches = list(itertools.islice(self._iterator, number))
+        self.position += len(batches)
+        return list(map(self.load, batches))
 
-    def __next__(self) -> Batch:
-        batch = next(self._iterator or self._start(), None)
-        if batch is None:
-            self.epoch, self.position = self.epoch + 1, 0
-            batch = next(self._start())
-        self.position += 1
-        return self.load(batch)
-
-    def _start(self) -> Iterator[list[Any]]:
-        self.order.start_at(self.epoch, skipped=self.position * self.num_processes)
-        self._iterator = itertools.islice(self.order, self.process, None, self.num_processes)
-        return self._iterator
+    def end_epoch(self) -> None:
+        """Go on with the next epoch. All processes do so at the same step."""
+        self.epoch, self.position, self._iterator = self.epoch + 1, 0, None
 
     def epochs(self) -> float:
         """Finished epochs, plus the finished part of the current one if its length is known."""

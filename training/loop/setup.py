@@ -321,7 +321,12 @@ def _batches(
 
     order: LengthBatchSampler | LengthBatchStream
     if is_streamed:
-        order = LengthBatchStream(examples, *batching, describe, task.longest)
+        encoder = task.training_encoder(tokenizer)
+
+        def encode(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+            return {name: rows[name] for name in rows if name not in task.columns} | encoder(rows)
+
+        order = LengthBatchStream(task.splits["train"], encode, *batching, describe, task.longest)
     else:
         order = LengthBatchSampler(lengths_of(examples), *batching, lambda row: describe(examples[row]))
     for split in ("validation", "test"):  # before the training: a decoder may take hours for such a row

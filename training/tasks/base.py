@@ -180,9 +180,13 @@ class Task(ABC):
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """A function from a batch of rows to ``input_ids`` and, unless the collator makes them, ``labels``."""
 
+    def training_encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
+        """The encoder of training rows, of which one may give several examples. Default: :meth:`encoder`."""
+        return self.encoder(tokenizer)
+
     def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
         """The encoded training split."""
-        train, encode = self.splits["train"], self.encoder(tokenizer)
+        train, encode = self.splits["train"], self.training_encoder(tokenizer)
         if isinstance(train, datasets.Dataset):
             return encoded(train, encode, self.columns)
         return train.map(encode, batched=True, remove_columns=self.columns)

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 
 from attnzoo.viewer import plot_alignments, plot_heads, tokens_of
 
-from ..data.sources import Rows, Source, short
+from ..data.sources import Source, short
 from ..data.vocabulary import (
     END,
     PAD,
@@ -131,12 +131,11 @@ class SubwordTask(SequenceToSequence):
 
         return encode
 
-    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
-        """The encoded training split; with ``bpe_dropout`` several examples for every row."""
+    def training_encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
+        """With ``bpe_dropout`` several examples for every row."""
         if not self.data.bpe_dropout:
-            return super().training_examples(tokenizer)
-        encode = functools.partial(BPEDropout(tokenizer, self.data.bpe_dropout), is_cut=self.is_cut)
-        return self.splits["train"].map(encode, batched=True, remove_columns=self.columns)
+            return self.encoder(tokenizer)
+        return functools.partial(BPEDropout(tokenizer, self.data.bpe_dropout), is_cut=self.is_cut)
 
     def words_of_tokens(
         self, examples: datasets.Dataset, tokenizer: PreTrainedTokenizerBase
