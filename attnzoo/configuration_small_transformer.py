@@ -1,10 +1,32 @@
 """Configuration of the small Transformer."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict
 
 from .zoo_config import ZooConfig
+
+# BERT and GPT have the same layers.
+_PRETRAINED: dict[str, Any] = {
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "activation": "gelu",
+    "position_embedding": "learned",
+    "max_position_embeddings": 512,
+    "attention_bias": True,
+    "attention_dropout": 0.1,
+}
+_BERT = _PRETRAINED | {"attention_pattern": "bidirectional", "vocab_size": 30_000}
+_LARGE: dict[str, Any] = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}
+PAPERS: dict[str, dict[str, Any]] = {
+    "vaswani2017-base": {},  # the defaults
+    "vaswani2017-big": _LARGE | {"dropout": 0.3},
+    "radford2018": _PRETRAINED | {"attention_pattern": "causal", "vocab_size": 40_000},
+    "devlin2019-base": _BERT,
+    "devlin2019-large": _BERT | _LARGE | {"num_hidden_layers": 24},
+}
 
 
 @strict
@@ -66,6 +88,23 @@ class SmallTransformerConfig(ZooConfig):
     bos_token_id: int | None = 1
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
+
+    @classmethod
+    def from_paper(cls, paper: str, **overrides: Any) -> Self:
+        """The model of a paper with the paper's sizes; ``overrides`` replace any of its fields.
+
+        - ``vaswani2017-base``, ``vaswani2017-big``: the Transformer for English to German (arXiv:1706.03762, table 3)
+        - ``radford2018``: GPT, the decoder alone, section 4.1
+        - ``devlin2019-base``, ``devlin2019-large``: BERT, the encoder alone (arXiv:1810.04805, section 3)
+
+        **Differs from the papers.** GPT and BERT: embeddings are multiplied by the square root of d_model, as in
+        Vaswani et al. BERT: no embeddings of segments, no layer normalisation of the embeddings, and no layer before
+        the output projection.
+
+        Raises:
+            ValueError: no such paper, an override that is not a field, or one that is given under two names.
+        """
+        return cls._of_paper(PAPERS, paper, overrides)
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.is_encoder_decoder is None:
