@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+
 from attnzoo import SmallTransformerConfig
 from attnzoo.configuration_small_transformer import PAPERS
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
 HEADS = {
     "encoder_decoder": AutoModelForSeq2SeqLM,
