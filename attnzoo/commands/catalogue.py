@@ -1,0 +1,51 @@
+"""``attnzoo list``: the catalogue as a table, as JSON, or the lines that load a model."""
+
+import json
+from typing import Any
+
+from ..catalogue import first_figures, list_models, loading_lines, model_info
+from .parsers import list_parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    options = vars(list_parser().parse_intermixed_args(arguments))
+    as_json, pattern = options.pop("json"), options.pop("pattern")
+    if not {"*", "?", "["} & {*pattern}:
+        model_info(pattern)  # raises an error that names the nearest model
+    models = [model_info(name) for name in list_models(pattern, **options)]
+    if as_json:
+        print(json.dumps(models, indent=1, ensure_ascii=False))
+    elif [model["name"] for model in models] == [pattern]:
+        print(f"# {summary(models[0])}\n{loading_lines(models[0])}")
+    else:
+        _print_table(models)
+
+
+def summary(model: dict[str, Any]) -> str:
+    """What a model is, in one line."""
+    papers = " and ".join(paper["name"] for paper in model["papers"])
+    use = "commercial use allowed" if model["commercial"] else "no commercial use"
+    return (
+        f"{model['task']} ({', '.join(model['languages'])}) after {papers}; {', '.join(first_figures(model))} on the test "
+        f"split of {model['data']}; {model['license']['name']}: {use}"
+    )
+
+
+def _print_table(models: list[dict[str, Any]]) -> None:
+    rows = [["name", "task", "languages", "MB", "licence", "commercial", "test split"]]
+    rows += [
+        [
+            model["name"],
+            model["task"],
+            ",".join(model["languages"]),
+            f"{model['bytes'] / 1e6:.1f}",
+            model["license"]["name"],
+            "yes" if model["commercial"] else "no",
+            first_figures(model)[0],
+        ]
+        for model in models
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
