@@ -91,10 +91,25 @@ def loading_lines(model: dict[str, Any]) -> str:
     return f'import attnzoo\nfrom transformers import pipeline\nmodel = pipeline("{model["pipeline"]}", {place})'
 
 
+def license_name(model: dict[str, Any]) -> str:
+    """The name of the licence of a model, from its record."""
+    return str(model["license"]["name"]) if model["license"] else "none-stated"
+
+
 def first_figures(model: dict[str, Any]) -> list[str]:
     """The first two figures of a model on the test split, such as "PER 5.42 %", from its record."""
     tested = [figure for figure in model["figures"] if figure["split"] == "test"]
     return [f"{figure['name']} {figure['value']:.2f} {figure['unit']}".strip() for figure in tested[:2]]
+
+
+def summary(model: dict[str, Any]) -> str:
+    """What a model is, in one line, from its record."""
+    papers = " and ".join(paper["name"] for paper in model["papers"])
+    figures, use = ", ".join(first_figures(model)), "allowed" if model["commercial"] else "not allowed"
+    return (
+        f"{model['task']} ({', '.join(model['languages'])}) after {papers}; {figures} on the test split of "
+        f"{model['data']}; {license_name(model)}: commercial use {use}"
+    )
 
 
 def _catalogue() -> dict[str, Any]:
@@ -104,7 +119,7 @@ def _catalogue() -> dict[str, Any]:
 
 def _licenses(model: dict[str, Any]) -> set[str]:
     """The licence of a model, and "commercial" if it and those of all sources allow that."""
-    return {model["license"]["name"]} | ({COMMERCIAL} if model["commercial"] else set())
+    return {license_name(model)} | ({COMMERCIAL} if model["commercial"] else set())
 
 
 def _follows(model: dict[str, Any], paper: str) -> bool:

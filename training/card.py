@@ -70,7 +70,9 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         ValueError: a figure that the card shows is of a wrong type or not finite.
     """
     if "test" in run:
-        write_released(written, folder, make_record(written, recipe, task, run, folder.resolve().name, folder), recipe, run)
+        write_released(
+            written, folder, make_record(written, recipe, task, run, folder.resolve().name, folder), recipe, run
+        )
     else:
         name = f"{recipe.model['model_type'].replace('_', '-')} {one_line(task.name)}"
         record = make_record(written, recipe, task, run, name)
@@ -94,7 +96,9 @@ def eval_results(record: dict[str, Any]) -> list[EvalResultEntry]:
             dataset_id=record["dataset"],
             task_id=figure["key"],
             value=figure["value"],
-            notes=", ".join(filter(None, (f"{figure['name']} {figure['unit']}".strip(), "test split", figure["decoding"]))),
+            notes=", ".join(
+                filter(None, (f"{figure['name']} {figure['unit']}".strip(), "test split", figure["decoding"]))
+            ),
         )
         for figure in record["figures"]
         if record["dataset"] and figure["split"] == "test"

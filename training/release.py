@@ -62,7 +62,9 @@ def release(
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
     if folder.resolve() in (other.resolve() for other in average_with):
         raise ValueError(f"{folder} is one of the checkpoints to average, and would be replaced; choose a new folder")
-    own = {*REPOSITORY, "run.json", RECORD, EVAL_RESULTS}.union(name for task in TASKS.values() for name in task.card.pictures)
+    own = {*REPOSITORY, "run.json", RECORD, EVAL_RESULTS}.union(
+        name for task in TASKS.values() for name in task.card.pictures
+    )
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own):
         raise ValueError(f"{folder} holds something other than a release; choose a new folder")
     if folder.resolve() == Path.cwd():

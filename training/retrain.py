@@ -2,9 +2,9 @@
 
 First it looks for the data of every recipe, and lists all that is missing. Then it trains each model from the
 ``recipe.yaml`` in its folder. Last it releases all models into their folders, with their cards, and writes the tables
-and the catalogue of models (``zoo.py``). The confidences of a model are calibrated if those in its folder are, and ``usual_score`` is measured if its
-folder has it. After an interruption the same command continues: it skips finished trainings and releases, and resumes
-an interrupted training.
+and the catalogue of models (``zoo.py``). The confidences of a model are calibrated if those in its folder are, and
+``usual_score`` is measured if its folder has it. After an interruption the same command continues: it skips finished
+trainings and releases, and resumes an interrupted training.
 """
 
 from collections.abc import Sequence

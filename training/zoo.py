@@ -1,7 +1,7 @@
 """Write all that is said of the trained models from their records: ``python -m attnzoo.training.zoo``.
 
-A record is ``record.json`` beside the weights. The command computes anew what follows from the files of each folder, and
-writes
+A record is ``record.json`` beside the weights. The command computes anew what follows from the files of each folder,
+and writes
 
 - the record, the card and the Hub's figures of every model
 - the catalogue ``attnzoo/catalogue.json``, from which :func:`attnzoo.list_models` and ``attnzoo list`` read
@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from attnzoo.catalogue import first_figures
+from attnzoo.catalogue import first_figures, license_name
 from attnzoo.commands.parsers import command_parser
 from attnzoo.configuration_attentional_rnn import PAPERS as RNN_PAPERS
 from attnzoo.configuration_attentional_rnn import AttentionalRNNConfig
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def write_zoo(root: Path) -> None:
-    """Write all files again.
+    """Write all files that are out of date.
 
     Raises:
         FileNotFoundError: no folder has a record, or a file to write into is missing.
@@ -66,8 +66,9 @@ def write_zoo(root: Path) -> None:
             folder has.
     """
     for path, content in contents(root).items():
-        (root / path).parent.mkdir(exist_ok=True)
-        (root / path).write_bytes(content)
+        if not _is_there(root / path, content):
+            (root / path).parent.mkdir(exist_ok=True)
+            (root / path).write_bytes(content)
 
 
 def out_of_date(root: Path) -> list[Path]:
@@ -97,7 +98,9 @@ def contents(root: Path) -> dict[Path, bytes]:
         models.append(json.loads(of_model[Path(RECORD)]) | {"folder": place.as_posix()})
         files |= {place / name: content for name, content in of_model.items()}
     models.sort(key=lambda model: model["name"])
-    files[CATALOGUE] = _json({"models": [_public(model) for model in models], "architectures": architectures(models, root)})
+    files[CATALOGUE] = _json(
+        {"models": [_public(model) for model in models], "architectures": architectures(models, root)}
+    )
     for path, table in ((README, index(models)), (PAGE, overview(models))):
         files[path] = with_sections((root / path).read_text(encoding="utf-8"), path, f"\n{table}\n\n").encode()
     return files | packages(models, root)
@@ -107,6 +110,8 @@ def _model_files(folder: Path, place: Path) -> dict[Path, bytes]:
     """What is written into the folder of a model."""
     recipe, run = load_recipe(folder / "recipe.yaml"), read_figures(folder)
     record = with_files(read_mapping(folder / RECORD), folder, recipe, run, folder.parent)
+    if record["package"] is None:
+        record["package"] = _project(folder.parent / "pyproject.toml")
     with TemporaryDirectory() as name:
         written = Path(name)
         for file in folder.iterdir():
@@ -166,7 +171,7 @@ def overview(models: list[dict[str, Any]]) -> str:
             model["task"],
             ", ".join(model["languages"]),
             f"{model['parameters']:,}",
-            f"[{model['license']['name']}]({model['license']['url']})",
+            f"[{license_name(model)}]({model['license']['url']})" if model["license"] else license_name(model),
             "yes" if model["commercial"] else "no",
             str(model["version"]),
             f"`{model['package']}`",
@@ -186,8 +191,7 @@ def packages(models: list[dict[str, Any]], root: Path) -> dict[Path, bytes]:
     named = set()
     folders = {Path(), *(Path(model["folder"]).parent for model in models)}
     for path in sorted(folder / "pyproject.toml" for folder in folders):
-        text = (root / path).read_text(encoding="utf-8")
-        package = tomllib.loads(text)["project"]["name"]
+        text, package = (root / path).read_text(encoding="utf-8"), _project(root / path)
         named.add(package)
         module = "attnzoo.models" if package == "attnzoo" else package.replace("-", "_")
         places = {
@@ -207,6 +211,12 @@ def packages(models: list[dict[str, Any]], root: Path) -> dict[Path, bytes]:
             f"{', '.join(sorted(named))}"
         )
     return files
+
+
+def _project(path: Path) -> str:
+    """The name of the package of a ``pyproject.toml``."""
+    name: str = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["name"]
+    return name
 
 
 def with_sections(text: str, path: Path, *sections: str) -> str:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from ..catalogue import first_figures, list_models, loading_lines, model_info
+from ..catalogue import first_figures, license_name, list_models, loading_lines, model_info, summary
 from .parsers import list_parser
 
 
@@ -22,16 +22,6 @@ def main(arguments: list[str] | None = None) -> None:
         _print_table(models)
 
 
-def summary(model: dict[str, Any]) -> str:
-    """What a model is, in one line."""
-    papers = " and ".join(paper["name"] for paper in model["papers"])
-    use = "commercial use allowed" if model["commercial"] else "no commercial use"
-    return (
-        f"{model['task']} ({', '.join(model['languages'])}) after {papers}; {', '.join(first_figures(model))} on the test "
-        f"split of {model['data']}; {model['license']['name']}: {use}"
-    )
-
-
 def _print_table(models: list[dict[str, Any]]) -> None:
     rows = [["name", "task", "languages", "MB", "licence", "commercial", "test split"]]
     rows += [
@@ -40,7 +30,7 @@ def _print_table(models: list[dict[str, Any]]) -> None:
             model["task"],
             ",".join(model["languages"]),
             f"{model['bytes'] / 1e6:.1f}",
-            model["license"]["name"],
+            license_name(model),
             "yes" if model["commercial"] else "no",
             first_figures(model)[0],
         ]

@@ -10,9 +10,9 @@ FREE_SOFTWARE = License(
     name="debian-package-descriptions",
     commercial=True,
     url="https://www.debian.org/social_contract#guidelines",
-    terms="Every description is under the licence of its package, and all licences in main follow Debian's "
-    "guidelines: \"The license of a Debian component may not restrict any party from selling or giving away the software as a "
-    "component of an aggregate software distribution containing programs from several different sources.\"",
+    terms="Every description is under the licence of its package, and all licences in main follow Debian's guidelines: "
+    '"The license of a Debian component may not restrict any party from selling or giving away the software as a '
+    'component of an aggregate software distribution containing programs from several different sources."',
 )
 
 

