@@ -4,7 +4,7 @@ The folder holds the best model of the run, with its weights in half precision; 
 generates decodes with beams by default. The model is evaluated on the test split as a user will load it. The card has
 these figures, published figures if there are any, and the task's pictures. An absolute path to the data is shortened to
 its id on the Hub or its last part. ``run.json`` has all figures, so ``card.py`` can write the card again without the
-run.
+run. ``record.json`` has all facts about the weights (``record.py``): if they replace others, their version counts up.
 """
 
 import json

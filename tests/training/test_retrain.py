@@ -136,7 +136,9 @@ def test_only_the_named_models_are_trained(zoo: Path) -> None:
     assert not (zoo / "runs").exists()
     retrain.main(["--models", CAUSAL])
     assert [path.name for path in (zoo / "runs" / "zoo").iterdir()] == [CAUSAL]
-    assert files(zoo / "model_cards" / G2P) == shipped
+    now = files(zoo / "model_cards" / G2P)
+    changed = {path.name for path in shipped if now[path] != shipped[path]}
+    assert changed == {"README.md", "record.json"}  # written anew from its other recipe
 
 
 def test_a_dataset_of_the_hub_that_is_not_reached_has_the_command_that_fetches_it(
