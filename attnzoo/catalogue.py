@@ -91,9 +91,9 @@ def loading_lines(model: dict[str, Any]) -> str:
     return f'import attnzoo\nfrom transformers import pipeline\nmodel = pipeline("{model["pipeline"]}", {place})'
 
 
-def license_name(model: dict[str, Any]) -> str:
-    """The name of the licence of a model, from its record."""
-    return str(model["license"]["name"]) if model["license"] else "none-stated"
+def license_name(record: dict[str, Any]) -> str:
+    """The name of the licence of a model or a source, from its record."""
+    return str(record["license"]["name"]) if record["license"] else "none-stated"
 
 
 def first_figures(model: dict[str, Any]) -> list[str]:

@@ -158,6 +158,7 @@ def with_unit(figure: dict[str, Any]) -> str:
 def _metadata(record: dict[str, Any], data: str) -> ModelCardData:
     """The header of a card; ``data`` is the name of data that are not on the Hub."""
     languages, dataset = record["languages"], record["dataset"]
+    license_fields: dict[str, Any] = License(**record["license"]).metadata() if record["license"] else {}
     split = record["figures"][-1]["split"]
     reported = [figure for figure in record["figures"] if figure["split"] == split]
     # "wer_names" and "wer_without_stress" are the WER of some words, or without some marks.
@@ -168,7 +169,7 @@ def _metadata(record: dict[str, Any], data: str) -> ModelCardData:
     return ModelCardData(
         language=languages[0] if len(languages) == 1 else languages or None,
         datasets=[dataset] if dataset else None,
-        **(License(**record["license"]).metadata() if record["license"] else {}),
+        **license_fields,
         library_name="transformers",
         pipeline_tag=record["pipeline_tag"],
         tags=["attnzoo", "attention", *record["tags"]],

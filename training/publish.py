@@ -16,6 +16,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import RepoFile
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import disable_progress_bars
 
@@ -84,7 +85,7 @@ def _require_same_weights(repo_id: str, record: dict[str, Any]) -> None:
     """Raise a ValueError if the repository has other weights under the tag of this version."""
     try:
         files = client(None).list_repo_tree(repo_id, revision=_tag(record))
-        found = {file.path: file.lfs.sha256 for file in files if getattr(file, "lfs", None)}
+        found = {file.path: file.lfs.sha256 for file in files if isinstance(file, RepoFile) and file.lfs is not None}
     except (RepositoryNotFoundError, RevisionNotFoundError):
         return
     if found.get("model.safetensors") not in (None, record["sha256"]):

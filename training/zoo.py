@@ -202,7 +202,7 @@ def packages(models: list[dict[str, Any]], root: Path) -> dict[Path, bytes]:
         lists = [
             "".join(f"    {name},\n" for name in places),  # packages
             "".join(f'{name} = "{place}"\n' for name, place in places.items()),  # package-dir
-            "".join(f'{name} = ["*"]\n' for name in places),  # package-data
+            "".join(f'{name} = ["*", "{EVAL_RESULTS}/*"]\n' for name in places),  # package-data
         ]
         files[path] = with_sections(text, path, *lists).encode()
     if homeless := [model for model in models if model["package"] not in named]:

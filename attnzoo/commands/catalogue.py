@@ -17,9 +17,19 @@ def main(arguments: list[str] | None = None) -> None:
     if as_json:
         print(json.dumps(models, indent=1, ensure_ascii=False))
     elif [model["name"] for model in models] == [pattern]:
-        print(f"# {summary(models[0])}\n{loading_lines(models[0])}")
+        _print_one(models[0])
     else:
         _print_table(models)
+
+
+def _print_one(model: dict[str, Any]) -> None:
+    """The lines that load a model, after comments that say what it is."""
+    sources = [f"{source['name']} ({license_name(source)})" for source in model["sources"]]
+    size, where = f"{model['bytes'] / 1e6:.1f} MB", f"version {model['version']}, in the package {model['package']}"
+    print(f"# {summary(model)}")
+    print(f"# made from {'; '.join(sources)}")
+    print(f"# {size}, {where}; measured by {model['command']}")
+    print(loading_lines(model))
 
 
 def _print_table(models: list[dict[str, Any]]) -> None:
