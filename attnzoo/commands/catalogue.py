@@ -1,6 +1,7 @@
 """``attnzoo list``: the catalogue as a table, as JSON, or the lines that load a model."""
 
 import json
+import sys
 from typing import Any
 
 from ..catalogue import first_figures, license_name, list_models, loading_lines, model_info, summary
@@ -16,6 +17,8 @@ def main(arguments: list[str] | None = None) -> None:
     models = [model_info(name) for name in list_models(pattern, **options)]
     if as_json:
         print(json.dumps(models, indent=1, ensure_ascii=False))
+    elif not models:
+        print("no trained model is all of this", file=sys.stderr)
     elif [model["name"] for model in models] == [pattern]:
         _print_one(models[0])
     else:

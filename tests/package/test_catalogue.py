@@ -74,6 +74,8 @@ def test_list_and_info_are_one(capsys: pytest.CaptureFixture[str]) -> None:
     main(["list", "--license", "commercial", "--language", "en"])
     _, *rows = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows] == list_models(license="commercial", language="en")
+    main(["list", "*g2p*", "--task", "translation"])
+    assert capsys.readouterr() == ("", "no trained model is all of this\n")
     with pytest.raises(SystemExit, match="no trained model is named 'bahdanau2014'"):
         main(["list", "bahdanau2014"])
 

@@ -7,8 +7,9 @@ RESEARCH = License(
     name="research-and-education-only",
     commercial=False,
     url="https://github.com/BryanPlummer/flickr30k_entities",
-    terms='Multi30k translates captions of Flickr30k, whose authors say of the images: "They are solely provided for '
-    'researchers and educators who wish to use the dataset for non-commercial research and/or educational purposes."',
+    terms="Multi30k translates captions of Flickr30k, and Flickr30k Entities says of the images: "
+    '"They are solely provided for researchers and educators who wish to use the dataset for non-commercial research '
+    'and/or educational purposes."',
 )
 
 MULTI30K = KnownData(
