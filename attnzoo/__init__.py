@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .aligning.markup import transfer_markup
     from .alignment import align
     from .attention_recording import record_attention
+    from .catalogue import list_models, model_info
     from .checking.checker import check
     from .configuration_attentional_rnn import AttentionalRNNConfig
     from .configuration_pooled_encoder import PooledEncoderConfig
@@ -60,6 +61,8 @@ __all__ = [
     "SmallTransformerModel",
     "align",
     "check",
+    "list_models",
+    "model_info",
     "model_path",
     "record_attention",
     "search",
@@ -89,6 +92,8 @@ MODULES = {
     "SmallTransformerModel": "modeling_small_transformer",
     "align": "alignment",
     "check": "checking.checker",
+    "list_models": "catalogue",
+    "model_info": "catalogue",
     "model_path": "shipped_models",
     "record_attention": "attention_recording",
     "search": "decoding.token_search",

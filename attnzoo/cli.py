@@ -15,7 +15,7 @@ from . import __version__
 from .commands.exits import exit_when_interrupted, message_of
 from .installing import pip_install
 
-LIKENESS = 0.65  # of a command that is suggested: "eval" is like "evaluate", "list" like none
+LIKENESS = 0.65  # of a command that is suggested: "eval" is like "evaluate", "show" like none
 
 
 class Command(NamedTuple):
@@ -39,6 +39,7 @@ class Command(NamedTuple):
 
 OURS, TRAINING = "attnzoo.commands.parsers", "attnzoo.training.commands.parsers"
 COMMANDS = {
+    "list": Command("list the trained models, or show how one is loaded", OURS, "attnzoo.commands.catalogue:main"),
     "pronounce": Command("pronounce words", OURS, "attnzoo.commands.pronounce:main"),
     "translate": Command("translate sentences", OURS, "attnzoo.commands.targets:translate"),
     "summarize": Command("summarise texts in one line", OURS, "attnzoo.commands.targets:summarize"),

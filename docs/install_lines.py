@@ -13,7 +13,7 @@ pip install "attnzoo[plots] @ git+ADDRESS" "attnzoo-models @ git+ADDRESS#subdire
 
 def lines() -> str:
     """The block of a page, or one for each of two ways to install."""
-    command = installing.pip_install("plots", models=True).partition("  #")[0]
+    command = installing.pip_install("plots", models=installing.MODELS).partition("  #")[0]
     if installing.ON_INDEX:
         return _block("# Installs from the package index.", command)
     in_clone = _block("# Needs a clone of the repository as the working directory.", command)

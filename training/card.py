@@ -1,31 +1,29 @@
-"""Model cards. A program fills them with the figures of a run; they are never edited by hand.
+"""Model cards. A program writes them from a model's record and the figures of its run; they are never edited by hand.
 
-Training and release write them. After a change of the templates or of a task, ``python -m attnzoo.training.card
-model_cards/NAME`` writes the card of a released folder again from its ``run.json``. It reads the data, for the card's
-example; the run's folder may be gone.
+Training and release write them. After a change of a task's texts, ``python -m attnzoo.training.card model_cards/NAME``
+writes the record and the card of a released folder again. It reads the data; the run's folder may be gone. After a
+change of the template alone, ``python -m attnzoo.training.zoo`` writes all cards without their data.
 """
 
-import functools
 import json
-import math
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, PreTrainedConfig
+import yaml
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
+from transformers import AutoConfig
 
 from attnzoo.commands.parsers import add_overrides, command_parser
 from attnzoo.installing import pip_install  # importing attnzoo also registers the Auto classes
-from attnzoo.json_files import read_mapping
 
+from .architecture import architecture, template
 from .commands.exits import exit_on_user_error
-from .data.text_files import short
+from .data.licenses import License
 from .markdown import code, escaped, one_line, with_code
-from .recipe import Recipe, Training, hub_id, load_recipe, make_task
+from .recipe import Recipe, Training, load_recipe, make_task
+from .record import RECORD, make_record, read_figures
 from .tasks.base import Task
 
 # The names of our metrics on the Hub and in the evaluate library, if they differ.
@@ -37,13 +35,7 @@ HUB_METRICS = {
     "matthews": "matthews_correlation",
     **dict.fromkeys(("rouge1", "rouge2", "rougeL"), "rouge"),
 }
-
-# The figures that run.json must have, and their types.
-FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}
-FIGURES |= {"minutes": float | int, "precision": str, "validation": dict}
-
-# In Jinja: the card, and its sentence about the model.
-TEMPLATE, ARCHITECTURE = (Path(__file__).with_name(name) for name in ("card.md", "architecture.md"))
+EVAL_RESULTS = ".eval_results"  # the Hub's folder for figures
 
 
 def describe(task: Task, figures: dict[str, float]) -> str:
@@ -69,131 +61,134 @@ def main(arguments: list[str] | None = None) -> None:
         write_card(options.folder, options.folder, load_recipe(path), task, figures)
 
 
-def read_figures(folder: Path) -> dict[str, Any]:
-    """The figures in ``run.json`` of a folder.
-
-    Raises:
-        FileNotFoundError: the folder has no ``run.json``.
-        ValueError: it is damaged, or lacks a figure.
-    """
-    if not (folder / "run.json").is_file():
-        raise FileNotFoundError(
-            f"{folder} is not a released model: it has no run.json; `attnzoo release RUN NEW_FOLDER` makes one from a "
-            "finished run"
-        )
-    run = read_mapping(folder / "run.json")
-    if missing := [name for name, kind in FIGURES.items() if not isinstance(run.get(name), kind)]:
-        raise ValueError(f"{folder / 'run.json'} is damaged: it has no {', '.join(missing)}")
-    return run
-
-
 def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dict[str, Any]) -> None:
-    """Write ``README.md`` into a checkpoint that is being written, from its config, its recipe and the run's figures.
+    """Write the card into a checkpoint that is being written, and its record if the run has figures of the test split.
 
-    The card's snippet loads ``folder``, where the checkpoint will be. If ``run`` has the figures of the test split
-    under "test", the metadata have these, and the card shows the published figures. A "note" in ``run`` is shown too.
+    The card's snippet loads ``folder``, where the checkpoint will be.
 
     Raises:
         ValueError: a figure that the card shows is of a wrong type or not finite.
     """
-    run = _shown_figures(run, task)
-    config = AutoConfig.from_pretrained(written, trust_remote_code=False)
-    words, name = task.card, one_line(task.name)
-    is_released, generates = "test" in run, task.num_beams is not None
-    figures = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}
-    if is_released:
-        figures["test"] = run["test"]
-    title = one_line(folder.resolve().name) if is_released else f"{config.model_type.replace('_', '-')} {name}"
-    reported = "test" if is_released else "validation"
+    if "test" in run:
+        write_released(
+            written, folder, make_record(written, recipe, task, run, folder.resolve().name, folder), recipe, run
+        )
+    else:
+        name = f"{recipe.model['model_type'].replace('_', '-')} {one_line(task.name)}"
+        record = make_record(written, recipe, task, run, name)
+        ModelCard(card(written, folder, record, recipe, run)).save(written / "README.md")
+
+
+def write_released(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, run: dict[str, Any]) -> None:
+    """Write all that a released model says of itself: its record, its card, and its figures in the Hub's form."""
+    (written / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    ModelCard(card(written, folder, record, recipe, run)).save(written / "README.md")
+    if entries := eval_results(record):
+        (written / EVAL_RESULTS).mkdir(exist_ok=True)
+        text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False)
+        (written / EVAL_RESULTS / f"{Path(record['dataset']).name}.yaml").write_text(text, encoding="utf-8")
+
+
+def eval_results(record: dict[str, Any]) -> list[EvalResultEntry]:
+    """The test figures for ``.eval_results``, which names data by their ids on the Hub: none for other data."""
+    return [
+        EvalResultEntry(
+            dataset_id=record["dataset"],
+            task_id=figure["key"],
+            value=figure["value"],
+            notes=", ".join(
+                filter(None, (f"{figure['name']} {figure['unit']}".strip(), "test split", figure["decoding"]))
+            ),
+        )
+        for figure in record["figures"]
+        if record["dataset"] and figure["split"] == "test"
+    ]
+
+
+def card(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, run: dict[str, Any]) -> str:
+    """The text of a card."""
+    is_released = "test" in run
     leads_out = folder.is_absolute() or folder == Path() or ".." in folder.parts
     shown = folder.resolve().name if leads_out else folder.as_posix()  # a card shows no paths of this machine
-    columns = {key: f"{column}{task.units.get(key, '')}" for key, column in task.metric_names.items()}
+    columns, rows = _table(record)
+    sentence, _ = architecture(AutoConfig.from_pretrained(written, trust_remote_code=False))
+    words = record["card"]
+    start = (recipe.training.start_from or "").removesuffix("/best")
+    texts = {name: escaped(value) for name, value in run.items() if isinstance(value, str)}
+    return template("card.md").render(
+        card_data=_metadata(record, Path(recipe.task.data.path).name).to_yaml(),
+        record=record,
+        title=escaped(record["name"]),
+        architecture=sentence,
+        install=pip_install("train"),
+        evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
+        snippet=words["snippet"].replace("{folder}", json.dumps(shown, ensure_ascii=False)[1:-1]),
+        words=words,
+        columns=columns,
+        rows=rows,
+        is_released=is_released,
+        pictures=[(name, caption) for name, caption in words["pictures"].items() if (written / name).is_file()],
+        data=escaped(record["data"]),
+        run=run | texts | ({"note": with_code(run["note"])} if run.get("note") else {}),
+        start_from=code(f"--output {start}") if start else "",
+        teachers=teachers_note(recipe.training),
+    )
+
+
+def _table(record: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """The columns of the table of results, and a row for each split."""
+    splits: dict[str, list[dict[str, Any]]] = {}
+    for figure in record["figures"]:
+        splits.setdefault(figure["split"], []).append(figure)
+    columns = [with_unit(figure) for figure in splits["validation"]]
+    rows = [
+        [split, of_split[0]["examples"], *(f"{figure['value']:.2f}" for figure in of_split), of_split[0]["decoding"]]
+        for split, of_split in splits.items()
+    ]
+    if not record["decodes"]:
+        return columns, [row[:-1] for row in rows]
+    return [*columns, "decoding"], rows
+
+
+def with_unit(figure: dict[str, Any]) -> str:
+    """The name of a figure with its unit, as the head of a column."""
+    return f"{figure['name']} {figure['unit']}".strip()
+
+
+def _metadata(record: dict[str, Any], data: str) -> ModelCardData:
+    """The header of a card; ``data`` is the name of data that are not on the Hub."""
+    languages, dataset = record["languages"], record["dataset"]
+    license_fields: dict[str, Any] = License(**record["license"]).metadata() if record["license"] else {}
+    split = record["figures"][-1]["split"]
+    reported = [figure for figure in record["figures"] if figure["split"] == split]
     # "wer_names" and "wer_without_stress" are the WER of some words, or without some marks.
-    metrics = {key: HUB_METRICS.get(key, re.sub("^(per|wer)_.*", r"\1", key)) for key in columns}
-    dataset, license_fields = hub_id(recipe), dict[str, Any](words.license)
-    # The Hub also accepts a name of these characters in place of an id.
-    data_name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(recipe.task.data.path).name)
-    data = ModelCardData(
-        language=words.language,
+    metrics = {
+        figure["key"]: HUB_METRICS.get(figure["key"], re.sub("^(per|wer)_.*", r"\1", figure["key"]))
+        for figure in reported
+    }
+    return ModelCardData(
+        language=languages[0] if len(languages) == 1 else languages or None,
         datasets=[dataset] if dataset else None,
         **license_fields,
         library_name="transformers",
-        pipeline_tag=words.pipeline_tag,
-        tags=["attnzoo", "attention", *words.tags],
+        pipeline_tag=record["pipeline_tag"],
+        tags=["attnzoo", "attention", *record["tags"]],
         metrics=list(dict.fromkeys(metrics.values())),
-        model_name=title,
+        model_name=record["name"],
         eval_results=[
             EvalResult(
-                task_type=words.pipeline_tag or words.tags[0],
-                dataset_type=dataset or data_name,
-                dataset_name=name,
-                dataset_split=reported,
-                metric_type=metrics[key],
-                metric_name=column,
-                metric_value=round(figures[reported][key], 2),
+                task_type=record["task"],
+                # The Hub also accepts a name of these characters in place of an id.
+                dataset_type=dataset or re.sub(r"[^A-Za-z0-9_.-]+", "-", data),
+                dataset_name=record["data"],
+                dataset_split=split,
+                metric_type=metrics[figure["key"]],
+                metric_name=with_unit(figure),
+                metric_value=figure["value"],
             )
-            for key, column in columns.items()
+            for figure in reported
         ],
     )
-    start = (recipe.training.start_from or "").removesuffix("/best")
-    text = _template(TEMPLATE).render(
-        card_data=data.to_yaml(),
-        title=escaped(title),
-        architecture=architecture(config),
-        install=pip_install("train"),
-        evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
-        snippet=words.snippet.format(
-            folder=json.dumps(shown, ensure_ascii=False)[1:-1], example=json.dumps(words.example, ensure_ascii=False)
-        ),
-        words=words,
-        columns=columns,
-        figures=figures,
-        generates=generates,
-        is_released=is_released,
-        pictures=[(name, caption) for name, caption in words.pictures.items() if (written / name).is_file()],
-        data=escaped(name),
-        dataset=dataset,
-        run=run,
-        start_from=code(f"--output {start}") if start else "",
-        teachers=teachers_note(recipe.training),
-        parameters=f"{_number_of_parameters(written / 'model.safetensors') / 1e6:.1f}",
-    )
-    ModelCard(text).save(written / "README.md")
-
-
-def _shown_figures(run: dict[str, Any], task: Task) -> dict[str, Any]:
-    """The figures of a run, checked, with its texts escaped: ``run.json`` may come from elsewhere."""
-    kinds = FIGURES | {"averaged": int, "git_commit": str, "note": str, "test": dict}
-    shown = [("", run, {name: kind for name, kind in kinds.items() if run.get(name) is not None})]
-    for split in ("validation", "test"):
-        if isinstance(of_split := run.get(split), dict):
-            numbers = {"examples": int, **dict.fromkeys(task.metric_names, float | int)}
-            beams = {name: float | int for name in ("num_beams", "length_penalty") if name in of_split}
-            shown.append((f"{split}.", of_split, numbers | beams))
-    for place, figures, kinds in shown:
-        for name, kind in kinds.items():
-            value = figures.get(name)
-            is_kind = isinstance(value, kind) and not isinstance(value, bool)
-            if not is_kind or (isinstance(value, float) and not math.isfinite(value)):
-                raise ValueError(
-                    f"run.json has {place}{name}={short(repr(value))}, which a card cannot show; correct it, or train "
-                    "again"
-                )
-    texts = {name: escaped(value) for name, value in run.items() if isinstance(value, str)}
-    return run | texts | ({"note": with_code(run["note"])} if run.get("note") else {})
-
-
-def _number_of_parameters(path: Path) -> int:
-    try:
-        with safe_open(path, framework="pt") as weights:
-            return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-    except SafetensorError as error:
-        raise OSError(f"{path} is damaged or incomplete: {error}") from error
-
-
-def architecture(config: PreTrainedConfig) -> str:
-    """The sentence about the model and its paper."""
-    return " ".join(_template(ARCHITECTURE).render(config=config).split())
 
 
 def teachers_note(training: Training) -> str:
@@ -205,16 +200,6 @@ def teachers_note(training: Training) -> str:
     when = "as it was" if len(names) == 1 else "as they were"
     share = 100 * training.teachers_share
     return f"{share:g} % of the loss compares the predictions with those of {listed}, {when} before this training."
-
-
-@functools.cache
-def _template(path: Path) -> jinja2.Template:
-    """A compiled template; compiling takes longer than rendering."""
-    return jinja2.Template(path.read_text(encoding="utf-8"))
-
-
-if __name__ == "__main__":
-    main()
 
 
 if __name__ == "__main__":

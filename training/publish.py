@@ -4,24 +4,34 @@ It prints which files it sends (those of known kinds) and which it does not send
 model loads and the token may write there, pushes the folder in one commit, downloads what it pushed, compares every
 byte, and loads the model in a fresh process, whose logits must equal the local model's to 1e-9 in float64. It
 prints the names of files of another model that it removed. Repeated after a failure it sends only what is missing.
-``HF_ENDPOINT`` names another Hub. ``attnzoo publish --all owner --dry-run`` shows what would be sent of every shipped
-model, and sends nothing.
+``HF_ENDPOINT`` names another Hub.
+
+A commit on the main branch gets the tag of the weights' version, such as v1, so that ``revision="v1"`` loads them also
+when later ones are there. ``attnzoo publish --all owner`` sends every trained model, and lists them in a collection of
+the owner. With ``--dry-run`` it shows what would be sent, and sends nothing.
 """
 
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
+from huggingface_hub import RepoFile
+from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import disable_progress_bars
 
+from attnzoo.catalogue import model_info, summary
 from attnzoo.hub import push
-from attnzoo.hub.access import require_repo_id
+from attnzoo.hub.access import client, require_repo_id
 from attnzoo.hub.folder_contents import contents, printable
 from attnzoo.hub.model_code import code_files
 from attnzoo.shipped_models import SHIPPED, model_path, named_folder
 
 from .commands.exits import exit_on_user_error
 from .commands.parsers import publish_parser
+from .record import read_record
+
+ABOUT = "Trained models of attnzoo: attentional RNNs, structured self-attention and small Transformers."
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -40,6 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
         for model, options.repo_id in models:
             options.folder = Path(named_folder(model))
             _publish(options, is_dry_run)
+        if owner is not None and not is_dry_run:
+            print(f"{_collect(owner, options.private)} lists them")
 
 
 def _publish(options: Namespace, is_dry_run: bool) -> None:
@@ -53,10 +65,54 @@ def _publish(options: Namespace, is_dry_run: bool) -> None:
     if is_dry_run:
         return
     sys.stdout.flush()  # the upload may take long
+    is_main = options.revision is None and not options.create_pr
+    record = read_record(options.folder) if is_main else None
+    if record is not None:
+        _require_same_weights(options.repo_id, record)
     commit = push(**vars(options))
+    if record is not None:
+        client(None).create_tag(options.repo_id, tag=_tag(record), revision=commit.oid, exist_ok=True)
     if commit.commit_description:
         print(commit.commit_description)
     print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {options.folder}")
+
+
+def _tag(record: dict[str, Any]) -> str:
+    return f"v{record['version']}"
+
+
+def _require_same_weights(repo_id: str, record: dict[str, Any]) -> None:
+    """Raise a ValueError if the repository has other weights under the tag of this version."""
+    try:
+        files = client(None).list_repo_tree(repo_id, revision=_tag(record))
+        found = {file.path: file.lfs.sha256 for file in files if isinstance(file, RepoFile) and file.lfs is not None}
+    except (RepositoryNotFoundError, RevisionNotFoundError):
+        return
+    if found.get("model.safetensors") not in (None, record["sha256"]):
+        raise ValueError(
+            f"{repo_id} has other weights under the tag {_tag(record)}; `attnzoo release` counts the version up where "
+            "it replaces the folder of the earlier weights"
+        )
+
+
+def _collect(owner: str, private: bool | None) -> str:
+    """List every model of an owner, with what the catalogue says of it, in the collection "attnzoo".
+
+    Returns:
+        The collection's address.
+    """
+    api = client(None)
+    collection = api.create_collection(
+        "attnzoo", namespace=owner, description=ABOUT, private=bool(private), exists_ok=True
+    )
+    listed = {item.item_id: item for item in collection.items}
+    for name in SHIPPED:
+        repo_id, note = f"{owner}/{name}", summary(model_info(name))
+        if repo_id not in listed:
+            api.add_collection_item(collection.slug, repo_id, "model", note=note)
+        elif listed[repo_id].note != note:
+            api.update_collection_item(collection.slug, listed[repo_id].item_object_id, note=note)
+    return collection.url
 
 
 if __name__ == "__main__":

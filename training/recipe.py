@@ -304,11 +304,12 @@ def _relative(path: Any) -> Any:
 def hub_id(recipe: Recipe) -> str | None:
     """The Hub id of the recipe's data: the path itself, or the id of the known data set that the path is a copy of."""
     path = recipe.task.data.path
-    if is_hub_id(path):
-        return path
     known = find_known(path, TASKS[recipe.task.name].known_data)
-    of_original = known.hub_id if known is not None else None
-    return of_original if of_original is not None and Path(path).name == Path(of_original).name else None
+    if known is None:
+        return path if is_hub_id(path) else None
+    if known.hub_id is None:  # "data/debian" has the form of an id
+        return None
+    return path if is_hub_id(path) else known.hub_id if Path(path).name == Path(known.hub_id).name else None
 
 
 def make_task(recipe: Recipe, only: str | None = None) -> Task:

@@ -4,7 +4,7 @@ The folder holds the best model of the run, with its weights in half precision; 
 generates decodes with beams by default. The model is evaluated on the test split as a user will load it. The card has
 these figures, published figures if there are any, and the task's pictures. An absolute path to the data is shortened to
 its id on the Hub or its last part. ``run.json`` has all figures, so ``card.py`` can write the card again without the
-run.
+run. ``record.json`` has all facts about the weights (``record.py``): if they replace others, their version counts up.
 """
 
 import json
@@ -19,13 +19,14 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.json_files import read_mapping
 from attnzoo.loading import load_trained
 
-from .card import decoding_note, describe, read_figures, write_card
+from .card import EVAL_RESULTS, decoding_note, describe, write_card
 from .commands.exits import exit_on_user_error
 from .commands.parsers import release_parser
 from .evaluate import decoding_of, evaluate
 from .loop.average import average
 from .loop.checkpoint import REPOSITORY, replacing, require_model, save_tokenizer
 from .recipe import load_recipe, make_task, save_recipe, without_machine_paths
+from .record import RECORD, read_figures
 from .tasks import TASKS
 
 
@@ -61,7 +62,9 @@ def release(
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
     if folder.resolve() in (other.resolve() for other in average_with):
         raise ValueError(f"{folder} is one of the checkpoints to average, and would be replaced; choose a new folder")
-    own = {*REPOSITORY, "run.json"}.union(name for task in TASKS.values() for name in task.card.pictures)
+    own = {*REPOSITORY, "run.json", RECORD, EVAL_RESULTS}.union(
+        name for task in TASKS.values() for name in task.card.pictures
+    )
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own):
         raise ValueError(f"{folder} holds something other than a release; choose a new folder")
     if folder.resolve() == Path.cwd():

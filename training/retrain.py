@@ -1,10 +1,10 @@
 """Train every model of the zoo again: ``python -m attnzoo.training.retrain`` or ``make zoo``. It takes hours.
 
 First it looks for the data of every recipe, and lists all that is missing. Then it trains each model from the
-``recipe.yaml`` in its folder. Last it releases all models into their folders, with their cards, and writes the README's
-index. The confidences of a model are calibrated if those in its folder are, and ``usual_score`` is measured if its
-folder has it. After an interruption the same command continues: it skips finished trainings and releases, and resumes
-an interrupted training.
+``recipe.yaml`` in its folder. Last it releases all models into their folders, with their cards, and writes the tables
+and the catalogue of models (``zoo.py``). The confidences of a model are calibrated if those in its folder are, and
+``usual_score`` is measured if its folder has it. After an interruption the same command continues: it skips finished
+trainings and releases, and resumes an interrupted training.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from .studies.usual_score import measure
 from .studies.word_confidence import calibrate
 from .tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from .train import train_once
-from .zoo import write_index
+from .zoo import write_zoo
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,11 +35,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="folder of runs (default: %(default)s)")
     parser.add_argument("--models", nargs="+", metavar="NAME", help="only these folders of --cards (default: all)")
-    parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         retrain(options.cards, options.runs, options.models)
-        write_index(options.cards, options.readme)
+        write_zoo(options.cards.parent)
 
 
 def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None:

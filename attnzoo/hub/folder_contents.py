@@ -17,7 +17,8 @@ TOKENIZER = (
     *("chat_template.jinja", "chat_template.json", "vocab.json", "vocab.txt", "merges.txt"),
     *("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "*.spm"),
 )
-ABOUT = ("README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "recipe.yaml", "run.json")
+ABOUT = ("README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "recipe.yaml", "record.json", "run.json")
+RESULTS = ".eval_results"  # the folder in which the Hub looks for figures
 KNOWN = ("config.json", "generation_config.json", *WEIGHTS, *ADAPTER, *TOKENIZER, *ABOUT)
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.svg")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle", "*.joblib", "*.dill")
@@ -45,7 +46,7 @@ class Contents:
     """The files of a folder, divided into those to push and the others.
 
     Attributes:
-        sent: the names of the files to push, in alphabetical order.
+        sent: the paths of the files to push, in alphabetical order.
         kept: the names of the other entries, each with the reason why it is not pushed.
     """
 
@@ -57,7 +58,8 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
     """Divide a folder into what :func:`attnzoo.hub.push` sends and what it does not send.
 
     It sends the card and the pictures that it shows, the configs, the tokenizer, the weights in safetensors with their
-    index, an adapter, the licence, ``recipe.yaml``, ``run.json``, and the files named in ``also``.
+    index, an adapter, the licence, ``recipe.yaml``, ``record.json``, ``run.json``, the figures in ``.eval_results``,
+    and the files named in ``also``.
 
     A hard link is a plain file: nothing tells where its other names are, so it is sent if its own name is one to send.
 
@@ -83,6 +85,8 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
         is_wanted = path.name in wanted or is_one_of(path.name, KNOWN)
         if is_wanted and (path.is_file() or path.is_symlink()):
             sent.append(path.name)
+        elif path.name == RESULTS and path.is_dir() and not path.is_symlink():
+            sent += sorted(f"{RESULTS}/{file.name}" for file in path.glob("*.yaml"))
         else:
             kept[path.name] = _reason(path)
     _refuse_links_out(folder, sent)

@@ -24,7 +24,7 @@ from .access import client, is_refusal, require_visibility, require_write_access
 from .folder_contents import ADAPTER, KNOWN, TOKENIZER, WEIGHTS, contents, is_one_of, printable
 from .model_code import add_code, forget_missing_code
 from .sample_outputs import save_outputs
-from .verification import require_arrival, require_same_outputs
+from .verification import files_below, require_arrival, require_same_outputs
 
 # Weight files that ``from_pretrained`` would load with the pushed config: those of another model, or parts of one.
 LOADED = (
@@ -134,6 +134,7 @@ def _stage(folder: Path, names: list[str], staged: Path, repo_id: str) -> Path:
     """Copy what is to be pushed. A card that loads the model from the folder now loads it from the Hub."""
     staged.mkdir()
     for name in names:
+        (staged / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(folder / name, staged / name)
     place = folder.resolve().as_posix()
 
@@ -178,7 +179,7 @@ def _commit(
             if revision is not None:
                 api.create_branch(repo_id, branch=revision, exist_ok=True)
         before = api.model_info(repo_id, revision=revision)
-        added = sorted(path.name for path in staged.iterdir())
+        added = files_below(staged)
         stale = _stale(added, [file.rfilename for file in before.siblings or []])
         commit: CommitInfo = api.create_commit(
             repo_id,

@@ -61,11 +61,15 @@ def download(
     return folder, wrong + [f"{path} does not belong to the repository" for path in found.extra_paths]
 
 
+def files_below(folder: Path) -> list[str]:
+    """The paths of all files in a folder and its folders."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
 def require_arrival(staged: Path, home: Path, repo_id: str, revision: str, token: str | None) -> Path:
     """Download what was pushed and compare every byte; returns the folder."""
     arrived, wrong = download(repo_id, revision, home / "hub", token)
-    names = [path.name for path in staged.iterdir()]
-    _, changed, missing = filecmp.cmpfiles(staged, arrived, names, shallow=False)
+    _, changed, missing = filecmp.cmpfiles(staged, arrived, files_below(staged), shallow=False)
     wrong += [f"{name} is not what was sent" for name in sorted(changed + missing)]
     if wrong:
         raise OSError("; ".join(wrong))

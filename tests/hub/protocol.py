@@ -222,6 +222,15 @@ async def branch(call: Incoming, kind: str, repo: str, name: str) -> Response:
     return JSONResponse({})
 
 
+@route("POST", "/api/{kind}/{repo}/tag/{rev}")
+async def tag(call: Incoming, kind: str, repo: str, rev: str) -> Response:
+    repository, name = call.state.hub.writable(call.user, kind, repo), json.loads(call.body)["tag"]
+    if name in repository.tags:
+        raise HubError(409, f"Tag reference exists already: {name}")
+    repository.tags[name] = repository.resolve(rev).oid
+    return JSONResponse({})
+
+
 def _request(repository: Repository, number: int) -> dict[str, Any]:
     """Every pull request is open: nothing here closes one."""
     branch, oid = repository.openings[number]

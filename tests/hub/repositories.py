@@ -9,6 +9,7 @@ import datetime
 import hashlib
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 LARGE = 10_000_000  # bytes, from which on a file goes through LFS whatever it is
 LARGE_SUFFIXES = (".safetensors", ".bin", ".pt", ".pkl", ".arrow", ".parquet")
@@ -117,6 +118,7 @@ class Hub:
         self.users = users  # by token
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.contents: dict[str, bytes] = {}
+        self.collections: dict[str, dict[str, Any]] = {}  # by slug
 
     def store(self, content: bytes, large: bool) -> str:
         oid = hashlib.sha256(content).hexdigest() if large else git_oid(content)

@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 
-from tests.hub import large_files  # noqa: F401  (adds its handlers)
+from tests.hub import collections_of_models, large_files  # noqa: F401  (they add their handlers)
 from tests.hub.faults import Effect, Fault
 from tests.hub.protocol import Call, Protocol
 from tests.hub.repositories import Entry, Hub, Repository, User, is_large

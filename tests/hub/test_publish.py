@@ -1,14 +1,16 @@
 """The command line of ``publish``: its options, and no traceback for errors that a user can correct."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from attnzoo.shipped_models import SHIPPED
+from attnzoo.catalogue import model_info, summary
+from attnzoo.shipped_models import SENTIMENT, SHIPPED, model_path
 from tests.hub.client import environment, run_python
-from tests.hub.server import OWNER, LoopbackHub
+from tests.hub.server import OWNER, LoopbackHub, loopback_hub
 
 pytestmark = pytest.mark.hub
 PUBLISH = """
@@ -97,6 +99,35 @@ def test_a_dry_run_sends_nothing(published: dict[str, str], hub: LoopbackHub) ->
     assert [line.split(" gets ")[0] for line in published["all"].splitlines()] == [f"zoo/{name}" for name in SHIPPED]
     assert published["by name"].startswith("zoo/dry gets README.md, ")
     assert ("models", "zoo/dry") not in hub.hub.repositories
+
+
+def test_all_models_are_sent_verified_tagged_and_listed(tmp_path: Path) -> None:
+    """Twice: the second time only the note of the collection is new, which had another figure."""
+    with loopback_hub() as hub:
+        there = environment(hub.endpoint, tmp_path, OWNER, xet=False)
+        lines = {"all": ["--all", "zoo", "--private"]}
+        for _ in range(2):
+            ended = run_python("-c", PUBLISH, json.dumps(lines), environment=there)
+            assert ended.returncode == 0, ended.stderr[-3000:]
+            said = json.loads(ended.stdout.splitlines()[-1])["all"]
+            assert said.count("bytes and logits as in") == len(SHIPPED), said
+            assert said.endswith(f"{hub.endpoint}/collections/zoo/attnzoo-1 lists them\n")
+            items = hub.hub.collections["zoo/attnzoo-1"]["items"]
+            assert items == {f"zoo/{name}": summary(model_info(name)) for name in SHIPPED}
+            items["zoo/self-attentive-sst2"] = "accuracy 12 %"
+        for name in SHIPPED:
+            model, tagged = model_info(name), hub.repository(f"zoo/{name}").resolve(f"v{model_info(name)['version']}")
+            assert tagged.files["model.safetensors"].oid == model["sha256"]
+            results = [path for path in tagged.files if path.startswith(".eval_results/")]
+            assert bool(results) == (model["dataset"] is not None)
+            assert "record.json" in tagged.files
+        # Other weights under a version that is there.
+        shutil.copytree(model_path(SENTIMENT), other := tmp_path / "other")
+        record = json.loads((other / "record.json").read_text()) | {"sha256": "0" * 64}
+        (other / "record.json").write_text(json.dumps(record))
+        lines = {"other": [str(other), f"zoo/{SENTIMENT}"]}
+        ended = run_python("-c", PUBLISH, json.dumps(lines), environment=there)
+        assert "has other weights under the tag v1" in json.loads(ended.stdout.splitlines()[-1])["other"]
 
 
 def test_errors_are_words(published: dict[str, str], hub: LoopbackHub) -> None:

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from attnzoo import fast_products
+from attnzoo.hub.verification import files_below
 from tests.factory import KINDS, save_folder
 from tests.hub import pull as pull_program
 from tests.hub.client import ROOT, environment, run_python
@@ -82,7 +83,7 @@ def test_pushed_and_pulled_with_the_package_and_without(
         repository = hub.repository(f"zoo/{name}")
         assert [commit.title for commit in repository.history("main")] == ["Upload model", "initial commit"]
         pushed = repository.resolve("main").files
-        assert {path.name for path in folder.iterdir()} <= pushed.keys()
+        assert {*files_below(folder)} <= pushed.keys()
         card = hub.hub.contents[pushed["README.md"].oid].decode()
         assert f'"zoo/{name}"' in card
         assert folder.as_posix() not in card

@@ -445,7 +445,7 @@ def test_view_writes_a_page_and_a_picture(tmp_path: Path) -> None:
 def test_shipped_models_are_the_folders_of_model_cards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert sorted(SHIPPED) == sorted(path.name for path in (ROOT / "model_cards").iterdir() if path.is_dir())
     assert model_path(SENTIMENT) == str(ROOT / "model_cards" / SENTIMENT)
-    with pytest.raises(ValueError, match="no model named 'bert'"):
+    with pytest.raises(ValueError, match="no trained model is named 'bert'"):
         model_path("bert")
     # Installed without its checkout, the package names what is missing.
     monkeypatch.setattr("attnzoo.shipped_models.__file__", str(tmp_path / "attnzoo" / "shipped_models.py"))

@@ -52,7 +52,7 @@ def test_the_parsers_have_the_values_of_the_modules_that_read_them() -> None:
 
 @pytest.mark.parametrize(
     ("name", "suggested"),
-    [("list", None), ("download", None), ("pronunce", "pronounce"), ("eval", "evaluate"), ("veiw", "view")],
+    [("show", None), ("download", None), ("pronunce", "pronounce"), ("eval", "evaluate"), ("veiw", "view")],
 )
 def test_only_a_similar_command_is_suggested(
     name: str, suggested: str | None, capsys: pytest.CaptureFixture[str]

@@ -19,7 +19,8 @@ LIBRARIES = TRAVELLING | {"matplotlib"}
 EXPORT = {"numpy", "onnx", "onnxruntime", "tokenizers", "ctranslate2"}  # of the room export alone
 BESIDE = {"run": {"array_search", "json_files"}}  # an exported folder holds these files, side by side
 # The folders and flat files of training/: each imports only those before it.
-ORDER = ["commands", "markdown", "statistics", "data", "tasks", "recipe", "loop", "card", "evaluate", "train", "tune"]
+ORDER = ["commands", "markdown", "architecture", "statistics", "data", "tasks", "recipe", "loop", "record", "card"]
+ORDER += ["evaluate", "train", "tune"]
 ORDER += ["release", "publish", "zoo", "studies", "make_data", "retrain"]
 PROGRAMS = {"cli", "sample_outputs"}  # run by themselves: to them the package is a library
 

@@ -10,6 +10,7 @@ import datasets
 import pytest
 from attnzoo.training import card, evaluate, release
 from attnzoo.training.data.known import KnownData
+from attnzoo.training.data.licenses import CC0, Origin
 from attnzoo.training.data.sources import Rows, Source
 from attnzoo.training.tasks import TASKS
 from attnzoo.training.tasks.base import Batch, Card, Task
@@ -35,7 +36,8 @@ def read_syllables(path: Path) -> dict[str, dict[str, list[str]]]:
 SYLLABLES = KnownData(
     path=r"(.*/)?syllables\.txt",
     name="Syllables",
-    license={"license": "cc0-1.0"},
+    license=CC0,
+    sources=(Origin(name="Syllables", license=CC0),),
     language="en",
     source="of [nobody](https://example.org)",
     read=read_syllables,
@@ -136,7 +138,7 @@ def test_a_new_task_reads_rows_of_ones_own_and_refuses_unknown_keys(arguments: l
     Path("mine.csv").write_text("\n".join(["word", *WORDS]))
     task = FirstLetter(WordData(path="mine.csv", text_column="word"))
     assert sum(map(len, task.splits.values())) == len(WORDS)
-    assert (task.name, task.card.license, task.card.split_note[:19]) == ("mine.csv", {}, "validation and test")
+    assert (task.name, task.card.license, task.card.split_note[:19]) == ("mine.csv", None, "validation and test")
     with pytest.raises(SystemExit, match=r"unknown key 'text_colum' in task\.data; did you mean 'text_column'"):
         main([*arguments, "--set=task.data.text_colum=word"])
 

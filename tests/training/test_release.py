@@ -1,8 +1,10 @@
 """A finished run as a released model: small, complete, and described by its measured figures."""
 
+import hashlib
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,37 @@ def test_a_note_is_on_the_card_and_stays_when_it_is_written_again(
     assert Path("noted", "README.md").read_text() == card
     release.main([str(run), "noted"])
     assert note not in Path("noted", "README.md").read_text()
+
+
+def test_other_weights_under_a_name_are_another_version(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record says which the earlier weights were, and in which commit they are."""
+    monkeypatch.chdir(tmp_path)
+    for variable in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{variable}_NAME", "zoo")
+        monkeypatch.setenv(f"GIT_{variable}_EMAIL", "zoo@example.org")
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    record, folder = Path("named", "record.json"), tmp_path / "run"
+    shutil.copytree(run, folder)
+    release.main([str(folder), "named"])
+    first = json.loads(record.read_text())
+    assert (first["version"], first["earlier"]) == (1, [])
+    assert first["sha256"] == hashlib.sha256(Path("named", "model.safetensors").read_bytes()).hexdigest()
+    release.main([str(folder), "named", "--num-beams", "2"])
+    same = json.loads(record.read_text())
+    assert (same["version"], same["figures"][-1]["decoding"]) == (1, "beam 2")
+    subprocess.run(["git", "add", "named"], check=True)
+    subprocess.run(["git", "commit", "--quiet", "--message", "Add a model"], check=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder / "best")
+    with torch.no_grad():
+        next(model.parameters()).mul_(2)
+    model.save_pretrained(folder / "best")
+    release.main([str(folder), "named"])
+    second = json.loads(record.read_text())
+    assert second["version"] == 2
+    assert second["earlier"] == [{"version": 1, "sha256": first["sha256"], "commit": commit}]
 
 
 def test_a_checkpoint_has_no_path_of_the_machine_and_is_evaluated_inside_its_run(

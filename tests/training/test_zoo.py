@@ -1,96 +1,146 @@
-"""The zoo's index: the README has the cards' figures, and every trained model is in the index."""
+"""Records of the trained models: each follows from the files beside it, and everything else is written from it."""
 
+import json
 import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
-from attnzoo.training.zoo import END, START, index, main, with_index
+import yaml
+from attnzoo.training.data import licenses
+from attnzoo.training.data.cmudict import CMUDICT
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.record import origins
+from attnzoo.training.tasks import TASKS
+from attnzoo.training.zoo import SECTION, main, out_of_date
+from huggingface_hub import ModelCard, parse_eval_result_entries
+
+from attnzoo.catalogue import list_models, model_info
 
 ROOT = Path(__file__).parents[2]
 CARDS = ROOT / "model_cards"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+G2P, SST2 = "attentional-rnn-g2p-cmudict", "self-attentive-sst2"
+WRITTEN = ["README.md", "docs/models.md", "pyproject.toml", "model_cards/pyproject.toml", "attnzoo/catalogue.json"]
 
 
-def rows(table: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of two models and of all that is written from their records."""
+    for name in (G2P, SST2):
+        shutil.copytree(CARDS / name, tmp_path / "model_cards" / name)
+    for name in WRITTEN:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    main(["--root", str(tmp_path)])
+    return tmp_path
 
 
-def test_the_readme_has_the_index_of_the_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert with_index(README, index(Path("model_cards"))) == README, "run python -m attnzoo.training.zoo"
+def change(path: Path, **fields: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | fields), encoding="utf-8")
 
 
-def test_every_folder_has_a_row_with_the_figures_of_its_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    header, _, *models = rows(index(Path("model_cards")))
-    assert header == ["model", "what it does, on which data, after which paper", "MB", "test split"]
-    folders = sorted(path for path in CARDS.iterdir() if path.is_dir())
-    assert len(models) == len(folders)
-    for row, folder in zip(models, folders, strict=True):
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        name, what, size, figures = row
-        assert name == f"[`{folder.name}`](model_cards/{folder.name})"
-        papers = re.findall(r"after (\[[^\]]+\]\([^)]+\))", card.split("## Use")[0])
-        assert what.split("; ")[-1].split(", ") == papers
-        assert float(size) == pytest.approx((folder / "model.safetensors").stat().st_size / 1e6, abs=0.05)
-        test = next(line for line in card.splitlines() if line.startswith("| test |"))
-        assert re.findall(r"\d+\.\d\d", figures) == re.findall(r"\d+\.\d\d", test)[:2]
-        header = next(line for line in card.splitlines() if line.startswith("| split |"))
-        columns = [column.strip() for column in header.split("|")[3:] if column.strip() not in ("", "decoding")]
-        assert [re.sub(r" \d+\.\d\d", "", figure) for figure in figures.split(", ")] == columns[:2]
-        assert "(%)" not in figures  # a unit is said in one way
+def test_everything_in_the_repository_is_what_the_records_say() -> None:
+    assert not out_of_date(ROOT), "run python -m attnzoo.training.zoo"
 
 
-@pytest.mark.parametrize(
-    ("name", "papers"),
-    [
-        ("small-transformer-sotu-causal", ["Vaswani et al. (2017)", "Radford et al. (2018)"]),
-        ("small-transformer-sotu-masked", ["Vaswani et al. (2017)", "Devlin et al. (2019)"]),
-        ("small-transformer-multi30k-en-de", ["Vaswani et al. (2017)"]),
-    ],
-)
-def test_a_row_names_every_paper_that_its_model_follows(name: str, papers: list[str]) -> None:
-    row = next(line for line in README.splitlines() if line.startswith(f"| [`{name}`]"))
-    assert re.findall(r"\[([^\]]+)\]", row.split("|")[2]) == papers
+def test_a_model_that_is_not_there_is_in_no_file(repository: Path) -> None:
+    for name in WRITTEN:
+        text = (repository / name).read_text(encoding="utf-8")
+        parts = [found[0] for found in SECTION.finditer(text)] or [text]
+        assert not [part for part in parts if re.search("attentional.rnn.g2p.sv", part)], name
+        assert re.search("attentional.rnn.g2p.cmudict", text) or name == "model_cards/pyproject.toml"
+    assert not out_of_date(repository)
 
 
-def test_the_command_writes_between_its_marks_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cards = tmp_path / "cards"
-    shutil.copytree(CARDS / "attentional-rnn-g2p-cmudict", cards / "one")
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
-    main(["--cards", str(cards), "--readme", str(readme)])
-    text = readme.read_text()
-    assert text.startswith(f"before\n{START}\n\n| model |")
-    assert text.endswith(f"|\n\n{END}\nafter\n")
-    assert "old" not in text
-    assert text.count("[`one`]") == 1
-    main(["--cards", str(cards), "--readme", str(readme)])
-    assert readme.read_text() == text
+def test_each_fact_is_computed_from_the_files(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a record claims of its files is replaced; ``--check`` names all files that are late."""
+    record = repository / "model_cards" / SST2 / "record.json"
+    was = record.read_text(encoding="utf-8")
+    figures = [figure | {"value": 99.99, "examples": 1} for figure in json.loads(was)["figures"]]
+    change(record, sha256="0", bytes=1, parameters=1, dtype="", sources=[], papers=[], commercial=True, figures=figures)
+    with pytest.raises(SystemExit, match=f"(?s)out of date.*{SST2}/record.json"):
+        main(["--root", str(repository), "--check"])
+    main(["--root", str(repository)])
+    assert json.loads(record.read_text(encoding="utf-8")) == json.loads(was)
+    change(
+        record.with_name("run.json"),
+        test=json.loads((record.parent / "run.json").read_text())["test"] | {"accuracy": 12.34},
+    )
+    places = ["README.md", "attnzoo/catalogue.json"]
+    places += [f"model_cards/{SST2}/{name}" for name in (".eval_results/sst2.yaml", "README.md", "record.json")]
+    assert [path.as_posix() for path in out_of_date(repository)] == places
+    main(["--root", str(repository)])
+    assert all("12.34" in (repository / place).read_text(encoding="utf-8") for place in places)
 
 
-@pytest.mark.parametrize(
-    ("was", "becomes", "message"),
-    [
-        ("et al. (2015)", "and others", "has no paper; write it with attnzoo.training.release"),
-        ("`attnzoo evaluate", "`python -m attnzoo.training.measure", "has no command that made its figures"),
-        ("model-index:", "model_index:", "has no results"),
-    ],
-)
-def test_a_card_that_lacks_a_figure_is_named(was: str, becomes: str, message: str, tmp_path: Path) -> None:
-    folder = tmp_path / "one"
-    shutil.copytree(CARDS / "attentional-rnn-g2p-cmudict", folder)
-    card = (folder / "README.md").read_text()
-    (folder / "README.md").write_text(card.replace(was, becomes))
-    with pytest.raises(ValueError, match=message) as caught:
-        index(tmp_path)
-    assert str(folder) in str(caught.value)
+def test_a_package_of_models_needs_a_name_alone(repository: Path) -> None:
+    """Another folder with a ``pyproject.toml`` is another package; a record may also name the package itself."""
+    shutil.move(repository / "model_cards" / SST2, repository / "shelf" / "one-more")
+    text = (repository / "model_cards" / "pyproject.toml").read_text().replace('"attnzoo-models"', '"attnzoo-shelf"')
+    (repository / "shelf" / "pyproject.toml").write_text(text)
+    change(repository / "shelf" / "one-more" / "record.json", name="one-more", package=None)
+    main(["--root", str(repository)])
+    setuptools = tomllib.loads((repository / "shelf" / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert setuptools["packages"] == ["attnzoo_shelf.one_more"]
+    assert setuptools["package-dir"] == {"attnzoo_shelf.one_more": "one-more"}
+    assert (
+        tomllib.loads((repository / "model_cards/pyproject.toml").read_text())["tool"]["setuptools"]["packages"] == []
+    )
+    catalogue = json.loads((repository / "attnzoo/catalogue.json").read_text(encoding="utf-8"))
+    assert {model["name"]: model["package"] for model in catalogue["models"]} == {
+        G2P: "attnzoo",
+        "one-more": "attnzoo-shelf",
+    }
+    change(repository / "shelf" / "one-more" / "record.json", package="attnzoo-other")
+    with pytest.raises(SystemExit, match="names the package 'attnzoo-other'; there are attnzoo, attnzoo-models"):
+        main(["--root", str(repository)])
 
 
-def test_a_readme_without_a_place_for_it_is_refused(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text("nothing")
-    with pytest.raises(SystemExit, match="the README has no place for the index"):
-        main(["--cards", str(CARDS), "--readme", str(readme)])
-    assert readme.read_text() == "nothing"
+def test_a_file_without_a_place_for_its_part_is_named(repository: Path) -> None:
+    (repository / "README.md").write_text("nothing")
+    before = (repository / "docs/models.md").read_bytes()
+    with pytest.raises(SystemExit, match=r"README\.md must have 1 times a line"):
+        main(["--root", str(repository)])
+    assert (repository / "docs/models.md").read_bytes() == before
+
+
+def test_the_origins_are_those_of_all_trainings() -> None:
+    names = {name: str(model_info(name)["sources"]) for name in (G2P, SST2)}
+    assert "cmudict" in names[G2P]  # the recipe before the last one read a file of more words
+    assert "misaki" in names[G2P]
+    assert all(part in names[SST2] for part in ("Treebank", "IMDb", "GloVe"))
+    recipe = load_recipe(CARDS / G2P / "recipe.yaml")
+    recipe.training.start_from = "runs/of_my_own/best"
+    assert [origin.name for origin in origins(recipe, CARDS)] == [CMUDICT.sources[0].name, "of_my_own"]
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_the_hub_reads_the_figures_of_the_record(name: str) -> None:
+    """``.eval_results`` as huggingface_hub reads it, and model-index."""
+    model, folder = model_info(name), CARDS / name
+    tested = {figure["key"]: figure["value"] for figure in model["figures"] if figure["split"] == "test"}
+    results = ModelCard.load(folder / "README.md").data.eval_results
+    assert [result.metric_value for result in results] == [*tested.values()]
+    files = [*folder.glob(".eval_results/*.yaml")]
+    assert len(files) == (model["dataset"] is not None)
+    for file in files:
+        entries = parse_eval_result_entries(yaml.safe_load(file.read_text(encoding="utf-8")))
+        assert {entry.dataset_id for entry in entries} == {model["dataset"]}
+        assert {entry.task_id: entry.value for entry in entries} == tested
+
+
+def test_no_licence_is_a_riddle() -> None:
+    """A licence is one of SPDX, or has its terms quoted and linked on the card; that of all known data, too."""
+    known = [data for task in TASKS.values() for data in task.known_data]
+    assert all(data.license is not None and data.sources for data in known)
+    spdx = [value for value in vars(licenses).values() if isinstance(value, licenses.License)]
+    for data in known:
+        for license_ in (data.license, *(source.license for source in data.sources)):
+            assert license_ in spdx or '"' in license_.terms
+    for name in list_models():
+        model, card = model_info(name), (CARDS / name / "README.md").read_text(encoding="utf-8")
+        allowed = [model["license"], *(source["license"] for source in model["sources"])]
+        assert model["commercial"] == all(of_one["commercial"] for of_one in allowed)
+        for of_one in allowed:
+            assert of_one["terms"] is None or f"]({of_one['url']}): {of_one['terms']}" in card

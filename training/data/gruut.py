@@ -14,9 +14,16 @@ from typing import NamedTuple
 from attnzoo.alignment import Links
 
 from .known import KnownData, package_folder
+from .licenses import MIT, Origin
 
 WORD = re.compile(r"[^\W\d_]([^\W\d_]|['-])+")  # two or more letters, with apostrophes and hyphens
 NAMES = {"fr": "French", "nl": "Dutch", "it": "Italian", "sv": "Swedish"}
+PACKAGES = {  # version and SHA-256
+    "fr": ("2.0.2", "d2de9fc2f92ede277cb6dfe72afdba1b902d329b3cc1f1c706e66b31f0d436bd"),
+    "nl": ("2.0.2", "e39a9880c98dc9dfbaa554e9c116e0eb71bfe3b281d32e6123526d3bbb3b7d65"),
+    "it": ("2.0.1", "1ffdbc0d4daf6957aa9ea67184f77212f3b486e867d8c03c054256eed0519f4b"),
+    "sv": ("2.0.1", "736263daedd607271d96e5a69a7bdc20bda6201189d48dca03d7ad3c1991dd40"),
+}
 
 
 class LinkedWord(NamedTuple):
@@ -77,13 +84,17 @@ def _query(path: Path, query: str) -> Iterator[tuple[str, str]]:
 
 
 def _known(code: str) -> KnownData:
-    package = f"gruut-lang-{code}"
+    package, (version, sha256) = f"gruut-lang-{code}", PACKAGES[code]
+    url = f"https://pypi.org/project/{package}/"
     return KnownData(
         path=f"gruut-{code}",
         name=f"gruut's {NAMES[code]} dictionary",
-        license={"license": "mit"},
+        license=MIT,
+        sources=(
+            Origin(name=f"dictionary of the package {package}", version=version, license=MIT, url=url, sha256=sha256),
+        ),
         language=code,
-        source=f"of the PyPI package [`{package}`](https://pypi.org/project/{package}/)",
+        source=f"of the PyPI package [`{package}`]({url})",
         limits=f"{NAMES[code]} words, one at a time, without their context. Inflected forms of a word may be on both "
         "sides of the split.",
         read=read_gruut,

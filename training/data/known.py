@@ -3,9 +3,11 @@
 import importlib.util
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from .licenses import License, Origin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +17,8 @@ class KnownData:
     Attributes:
         path: a regular expression that matches ``task.data.path``.
         name: the name of the data on a card.
-        license: the card's metadata: "license", and for licence "other" also "license_name" and "license_link".
+        license: the licence of models that are trained on it; None if nobody has said what the data allows.
+        sources: what the data are made of, each with its licence.
         language: the card's metadata: codes of ISO 639.
         source: the origin of the data, as Markdown; None for a dataset of the Hub, to which a card links.
         split_note: a description of the splits; None if the task splits the data.
@@ -27,7 +30,8 @@ class KnownData:
 
     path: str
     name: str
-    license: dict[str, str] = field(default_factory=dict)
+    license: License | None = None
+    sources: tuple[Origin, ...] = ()
     language: str | list[str] | None = None
     source: str | None = None
     split_note: str | None = None

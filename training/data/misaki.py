@@ -9,6 +9,7 @@ from pathlib import Path
 from attnzoo.phone_sets import ACCENT_TOKENS, PRIMARY, SECONDARY, SILVER_TOKENS, split
 
 from .known import KnownData, package_folder
+from .licenses import APACHE, Origin
 
 ACCENTS = {"us": "en-us", "gb": "en-gb"}
 NO_VOWELS = {f"{stress}{phone}" for stress in (PRIMARY, SECONDARY) for phone in "hj"}  # in three faulty entries
@@ -43,10 +44,18 @@ def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
     return splits
 
 
+DICTIONARIES = Origin(
+    name="dictionaries of the package misaki",
+    version="0.9.4",
+    license=APACHE,
+    url="https://pypi.org/project/misaki/",
+    sha256="90e2eeb169786c014c429e5058d2ea6bcd02d651f2a24450ba6c9ffc0f8da15a",
+)
 MISAKI = KnownData(
     path="misaki",
     name="misaki's English dictionaries",
-    license={"license": "apache-2.0"},
+    license=APACHE,
+    sources=(DICTIONARIES,),
     language="en",
     source="of the PyPI package [`misaki`](https://pypi.org/project/misaki/) (Apache-2.0) of American and "
     "British English, whose silver entries are trained on unless their word or its family is held out",

@@ -1,15 +1,22 @@
 """Multi30k: captions of photographs in several languages."""
 
 from .known import KnownData
+from .licenses import License, Origin
+
+RESEARCH = License(
+    name="research-and-education-only",
+    commercial=False,
+    url="https://github.com/BryanPlummer/flickr30k_entities",
+    terms="Multi30k translates captions of Flickr30k, and Flickr30k Entities says of the images: "
+    '"They are solely provided for researchers and educators who wish to use the dataset for non-commercial research '
+    'and/or educational purposes."',
+)
 
 MULTI30K = KnownData(
     path=r"(.*/)?(?i:multi30k)[^/]*",
     name="Multi30k, task 1 of its authors' repository (Elliott et al., 2016; test split: test2016)",
-    license={
-        "license": "other",
-        "license_name": "research-and-education-only",
-        "license_link": "https://github.com/multi30k/dataset",
-    },
+    license=RESEARCH,
+    sources=(Origin(name="Multi30k, of Flickr30k", license=RESEARCH, url="https://github.com/multi30k/dataset"),),
     language=["en", "de"],
     limits="Captions of photographs, of a dozen words, one at a time. The data, and so the model, are for research and "
     "education.",

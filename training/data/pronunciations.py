@@ -13,9 +13,25 @@ from typing import Any, Literal
 import datasets
 from huggingface_hub.dataclasses import strict
 
+from .licenses import MIT, Origin
+from .misaki import DICTIONARIES
 from .row_checks import Rows, report_skipped
 from .sources import Source, is_table, read_rows, readable, refuse_row_keys
 from .text_files import SEPARATORS, TAB, SourceError, lines, separator_remedy, short
+
+# What files of extra words are made from, by their names.
+EXTRA_WORDS = {
+    "more_words.tsv": (
+        DICTIONARIES,
+        Origin(
+            name="names of the census of the United States, in the package names",
+            version="0.3.0",
+            license=MIT,
+            url="https://pypi.org/project/names/",
+            sha256="726e46254f2ed03f1ffb5d941dae3bc67c35123941c29becd02d48d0caa2a671",
+        ),
+    )
+}
 
 
 @strict

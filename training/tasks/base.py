@@ -18,6 +18,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..data.known import KnownData, find_known
+from ..data.licenses import License
 from ..data.sources import Rows, Source, read_rows, refuse_row_keys
 from ..data.splits import chosen_rows, complete_splits, first_row
 
@@ -32,12 +33,13 @@ class Card:
     Attributes:
         tags: the Hub's tags for the task.
         pipeline_tag: the Hub's task, or None if it has none.
+        pipeline: the pipeline that loads a model; None if it has the name of the Hub's task.
         snippet: Python that uses the model, with the fields ``{folder}`` and ``{example}``.
         usage: the inputs that the model accepts.
         metric_note: the definition of each figure.
         limits: what the model cannot do.
         pictures: files that :meth:`Task.draw` writes, with their captions.
-        license: metadata: "license", and for licence "other" also "license_name" and "license_link".
+        license: the licence of the model; None if nobody has said what the data allows.
         language: metadata: codes of ISO 639.
         split_note: the origin of the data and its splits.
         example: an input, for the snippet.
@@ -46,12 +48,13 @@ class Card:
 
     tags: tuple[str, ...]
     pipeline_tag: str | None = None
+    pipeline: str | None = None
     snippet: str
     usage: str
     metric_note: str
     limits: str
     pictures: dict[str, str] = field(default_factory=dict)
-    license: dict[str, str] = field(default_factory=dict)
+    license: License | None = None
     language: str | list[str] | None = None
     split_note: str = ""
     example: Any = None

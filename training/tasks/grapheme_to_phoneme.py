@@ -75,6 +75,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     longest: tuple[str, int]
     card = Card(
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders
+        pipeline="grapheme-to-phoneme",
         snippet=SNIPPET,
         usage="The tokenizer takes uppercase letters, typographic apostrophes and, where no training word has them, "
         "accents; any other character that was not in the training words raises an error.",

@@ -119,7 +119,8 @@ class SentenceClassification(Task):
         splits, split_note = super().divide(prepared, only)
         if data.word_vectors is not None:
             vectors = Path(data.word_vectors).name
-            split_note += f"; word vectors: {KNOWN_VECTORS.get(vectors, escaped(vectors))}"
+            known = KNOWN_VECTORS.get(vectors)
+            split_note += f"; word vectors: {escaped(vectors) if known is None else known.name}"
         return splits, split_note
 
     def example(self) -> Any:

@@ -62,6 +62,8 @@ class Summarization(SubwordTask):
     is_cut = True
     card = Card(
         tags=("summarization",),
+        pipeline_tag="summarization",  # as for translation
+        pipeline="text-summarization",
         snippet=SNIPPET,
         usage="Text is read as it is, uppercase letters and punctuation too; a character that is in no training text "
         "counts as unknown. For a text longer than the tokenizer's `model_max_length`, pass `truncation=True` to "

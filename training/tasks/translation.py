@@ -52,7 +52,9 @@ class Translation(SubwordTask):
     known_data = (MULTI30K, TATOEBA, BIBLE_VERSES)
     max_new_tokens = 256
     card = Card(
-        tags=("translation",),  # without a pipeline tag: Transformers has removed the Hub's pipeline "translation"
+        tags=("translation",),
+        pipeline_tag="translation",  # of the Hub alone: Transformers has removed its pipeline
+        pipeline="machine-translation",
         snippet=SNIPPET,
         usage="Text is read as it is, uppercase letters and punctuation too; a character that is in no training "
         "sentence counts as unknown.",

@@ -1,0 +1,54 @@
+"""``attnzoo list``: the catalogue as a table, as JSON, or the lines that load a model."""
+
+import json
+import sys
+from typing import Any
+
+from ..catalogue import first_figures, license_name, list_models, loading_lines, model_info, summary
+from .parsers import list_parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    options = vars(list_parser().parse_intermixed_args(arguments))
+    as_json, pattern = options.pop("json"), options.pop("pattern")
+    if not {"*", "?", "["} & {*pattern}:
+        model_info(pattern)  # raises an error that names the nearest model
+    models = [model_info(name) for name in list_models(pattern, **options)]
+    if as_json:
+        print(json.dumps(models, indent=1, ensure_ascii=False))
+    elif not models:
+        print("no trained model is all of this", file=sys.stderr)
+    elif [model["name"] for model in models] == [pattern]:
+        _print_one(models[0])
+    else:
+        _print_table(models)
+
+
+def _print_one(model: dict[str, Any]) -> None:
+    """The lines that load a model, after comments that say what it is."""
+    sources = [f"{source['name']} ({license_name(source)})" for source in model["sources"]]
+    size, where = f"{model['bytes'] / 1e6:.1f} MB", f"version {model['version']}, in the package {model['package']}"
+    print(f"# {summary(model)}")
+    print(f"# made from {'; '.join(sources)}")
+    print(f"# {size}, {where}; measured by {model['command']}")
+    print(loading_lines(model))
+
+
+def _print_table(models: list[dict[str, Any]]) -> None:
+    rows = [["name", "task", "languages", "MB", "licence", "commercial", "test split"]]
+    rows += [
+        [
+            model["name"],
+            model["task"],
+            ",".join(model["languages"]),
+            f"{model['bytes'] / 1e6:.1f}",
+            license_name(model),
+            "yes" if model["commercial"] else "no",
+            first_figures(model)[0],
+        ]
+        for model in models
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,260 @@
+"""The record of a model: every fact about its weights, in ``record.json`` beside them.
+
+Cards, tables, the Hub's metadata and the catalogue of the package are written from records; see ``card.py`` and
+``zoo.py``. :func:`make_record` needs the data, since a task's texts depend on them. :func:`with_files` computes anew
+what follows from the files of the folder, and what is known of its data without reading them.
+"""
+
+import hashlib
+import json
+import math
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from transformers import AutoConfig
+
+from attnzoo.catalogue import list_models, model_info
+from attnzoo.json_files import read_mapping
+
+from .architecture import PAPERS, architecture
+from .commands.parsers import shipped_recipes
+from .data.known import find_known
+from .data.licenses import License, Origin
+from .data.pronunciations import EXTRA_WORDS
+from .data.text_files import short
+from .data.word_vectors import KNOWN_VECTORS
+from .markdown import one_line
+from .recipe import Recipe, hub_id, load_recipe
+from .tasks import TASKS
+from .tasks.base import Task
+
+RECORD = "record.json"
+DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}  # as safetensors and as torch name them
+
+# The figures that run.json must have, and their types.
+FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}
+FIGURES |= {"minutes": float | int, "precision": str, "validation": dict}
+
+
+def read_figures(folder: Path) -> dict[str, Any]:
+    """The figures in ``run.json`` of a folder.
+
+    Raises:
+        FileNotFoundError: the folder has no ``run.json``.
+        ValueError: it is damaged, or lacks a figure.
+    """
+    if not (folder / "run.json").is_file():
+        raise FileNotFoundError(
+            f"{folder} is not a released model: it has no run.json; `attnzoo release RUN NEW_FOLDER` makes one from a "
+            "finished run"
+        )
+    run = read_mapping(folder / "run.json")
+    if missing := [name for name, kind in FIGURES.items() if not isinstance(run.get(name), kind)]:
+        raise ValueError(f"{folder / 'run.json'} is damaged: it has no {', '.join(missing)}")
+    return run
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """The record in a folder; None if it has none.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    return read_mapping(folder / RECORD) if (folder / RECORD).is_file() else None
+
+
+def make_record(
+    folder: Path, recipe: Recipe, task: Task, run: dict[str, Any], name: str, replaced: Path | None = None
+) -> dict[str, Any]:
+    """The record of the model in ``folder``, which will be called ``name``.
+
+    Args:
+        folder: the checkpoint, with its config and its weights.
+        recipe: what it was trained from.
+        task: the task of the recipe, which has read the data.
+        run: the figures of the run; a released model has those of the test split under "test".
+        name: the name of the model.
+        replaced: the folder that the model will replace. If that has a record of other weights, the version is counted
+            up, and the record says which the earlier weights were and in which commit they are.
+
+    Raises:
+        ValueError: a figure is of a wrong type or not finite, or a record is damaged.
+        OSError: the weights are damaged.
+    """
+    words, before = task.card, None if replaced is None else read_record(replaced)
+    languages = [words.language] if isinstance(words.language, str) else words.language or []
+    example = json.dumps(words.example, ensure_ascii=False)
+    figures = [
+        {"split": split, "key": key, "name": metric, "unit": task.units.get(key, "").strip()}
+        for split in ("validation", "test")
+        if split in run
+        for key, metric in task.metric_names.items()
+    ]
+    record = {
+        "name": name,
+        "version": 1,
+        "earlier": [],
+        "package": None,
+        "task": words.pipeline_tag or words.tags[0],
+        "pipeline_tag": words.pipeline_tag,
+        "pipeline": words.pipeline or words.pipeline_tag,
+        "tags": [*words.tags],
+        "languages": languages,
+        "data": one_line(task.name),
+        "license": words.license and asdict(words.license),
+        "figures": figures,
+        "decodes": task.num_beams is not None,
+        "example": words.example,
+        "limits": words.limits,
+        "card": {
+            "snippet": words.snippet.replace("{example}", example),
+            "usage": words.usage,
+            "metric_note": words.metric_note,
+            "split_note": words.split_note,
+            "pictures": words.pictures,
+            "published": words.published,
+        },
+    }
+    if before is not None:
+        record |= {key: before[key] for key in ("version", "earlier", "package")}
+    record = with_files(record, folder, recipe, run, (replaced or folder).parent)
+    if replaced is not None and before is not None and before["sha256"] != record["sha256"]:
+        earlier = {"version": before["version"], "sha256": before["sha256"], "commit": _commit_of(replaced)}
+        record |= {"version": before["version"] + 1, "earlier": [*before["earlier"], earlier]}
+    return record
+
+
+def with_files(
+    record: dict[str, Any], folder: Path, recipe: Recipe, run: dict[str, Any], beside: Path
+) -> dict[str, Any]:
+    """The record, with all that its files and the known data say computed anew.
+
+    Args:
+        record: the record, with at least what only the data tell.
+        folder: the files of the model.
+        recipe: what it was trained from.
+        run: the figures of the run.
+        beside: the folder of other released models, which may be its teachers.
+
+    Raises:
+        ValueError: a figure is of a wrong type or not finite.
+        OSError: the weights are damaged.
+    """
+    check_run(run, [figure["key"] for figure in record["figures"]])
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    known = find_known(recipe.task.data.path, TASKS[recipe.task.name].known_data)
+    license_ = asdict(known.license) if known is not None and known.license is not None else record["license"]
+    sources = [asdict(source) for source in origins(recipe, beside)]
+    _, papers = architecture(config)
+    weights = folder / "model.safetensors"
+    parameters, dtypes = _sizes(weights)
+    allowed = [license_, *(source["license"] for source in sources)]
+    return record | {
+        "model_type": config.model_type,
+        "papers": [{"key": key, **PAPERS[key]._asdict()} for key in papers],
+        "dataset": hub_id(recipe),
+        "parameters": parameters,
+        "dtype": "/".join(DTYPES.get(dtype, dtype) for dtype in dtypes),
+        "bytes": weights.stat().st_size,
+        "sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "license": license_,
+        "commercial": all(of_one is not None and of_one["commercial"] for of_one in allowed),
+        "sources": sources,
+        "figures": [_measured(figure, run, recipe, record["decodes"]) for figure in record["figures"]],
+        "command": f"attnzoo evaluate {record['name']}",
+    }
+
+
+def check_run(run: dict[str, Any], metrics: list[str]) -> None:
+    """Raise a ValueError for a figure that a card cannot show: ``run.json`` may come from elsewhere."""
+    kinds = FIGURES | {"averaged": int, "git_commit": str, "note": str, "test": dict}
+    shown = [("", run, {name: kind for name, kind in kinds.items() if run.get(name) is not None})]
+    for split in ("validation", "test"):
+        if isinstance(of_split := run.get(split), dict):
+            numbers = {"examples": int, **dict.fromkeys(metrics, float | int)}
+            beams = {name: float | int for name in ("num_beams", "length_penalty") if name in of_split}
+            shown.append((f"{split}.", of_split, numbers | beams))
+    for place, figures, kinds in shown:
+        for name, kind in kinds.items():
+            value = figures.get(name)
+            is_kind = isinstance(value, kind) and not isinstance(value, bool)
+            if not is_kind or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(
+                    f"run.json has {place}{name}={short(repr(value))}, which a card cannot show; correct it, or train "
+                    "again"
+                )
+
+
+def origins(recipe: Recipe, beside: Path) -> list[Origin]:
+    """All that the weights of a recipe were made from: its data, and those of the models that it started or learned
+    from, which are in the folder ``beside``, in the catalogue, or trained from a shipped recipe. What is not known is
+    there by its name, without a licence.
+    """
+    return [*dict.fromkeys(_origins(recipe, beside, set()))]
+
+
+def _origins(recipe: Recipe, beside: Path, seen: set[str]) -> Iterator[Origin]:
+    data = recipe.task.data
+    known = find_known(data.path, TASKS[recipe.task.name].known_data)
+    yield from [Origin(name=Path(data.path).name)] if known is None or not known.sources else known.sources
+    if (vectors := getattr(data, "word_vectors", None)) is not None:
+        yield KNOWN_VECTORS.get(Path(vectors).name, Origin(name=Path(vectors).name))
+    if (words := getattr(data, "extra_words", None)) is not None:
+        yield from EXTRA_WORDS.get(Path(words).name, (Origin(name=Path(words).name),))
+    for folder in filter(None, (recipe.training.start_from, *recipe.training.teachers)):
+        name = folder.removesuffix("/best").removeprefix("runs/")
+        if name not in seen:
+            seen.add(name)
+            path = beside / name / "recipe.yaml"
+            path = path if path.is_file() else shipped_recipes().get(name, path)
+            if path.is_file():
+                yield from _origins(load_recipe(path), beside, seen)
+            elif name in list_models():
+                yield from map(_origin, model_info(name)["sources"])
+            else:
+                yield Origin(name=name)
+
+
+def _origin(source: dict[str, Any]) -> Origin:
+    """An origin, from a record."""
+    return Origin(**(source | {"license": source["license"] and License(**source["license"])}))
+
+
+def _sizes(weights: Path) -> tuple[int, list[str]]:
+    """The number of parameters, and their dtypes."""
+    try:
+        with safe_open(weights, framework="pt") as opened:
+            slices = [opened.get_slice(name) for name in opened.keys()]  # noqa: SIM118
+            return sum(math.prod(of_one.get_shape()) for of_one in slices), sorted({s.get_dtype() for s in slices})
+    except SafetensorError as error:
+        raise OSError(f"{weights} is damaged or incomplete: {error}") from error
+
+
+def _measured(figure: dict[str, Any], run: dict[str, Any], recipe: Recipe, decodes: bool) -> dict[str, Any]:
+    """A figure with its value and, where the run has one, its confidence interval."""
+    of_split = {"num_beams": recipe.training.num_beams} | run[figure["split"]]
+    bounds = {bound: of_split.get(f"{figure['key']}_{bound}") for bound in ("low", "high")}
+    beams = of_split["num_beams"]
+    decoding = "greedy" if beams == 1 else f"beam {beams}"
+    if "length_penalty" in of_split:
+        decoding += f", length penalty {of_split['length_penalty']}"
+    return figure | {
+        "examples": of_split["examples"],
+        "value": round(of_split[figure["key"]], 2),
+        **{bound: None if value is None else round(value, 2) for bound, value in bounds.items()},
+        "decoding": decoding if decodes else None,
+    }
+
+
+def _commit_of(folder: Path) -> str | None:
+    """The commit of Git that last changed a folder; None outside a repository."""
+    ask = ["git", "log", "-1", "--format=%H", "--", "."]
+    try:
+        said = subprocess.run(ask, cwd=folder, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # no git
+        return None
+    return said.stdout.strip() or None
