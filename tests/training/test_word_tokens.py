@@ -4,7 +4,9 @@ from pathlib import Path
 
 import datasets
 import pytest
+import torch
 from attnzoo.training.data.vocabulary import vocabulary_rows
+from attnzoo.training.tasks import base
 from attnzoo.training.tasks.translation import Translation, TranslationData
 from attnzoo.training.tasks.word_tokens import WordTokens, encodes_by_words
 from huggingface_hub.errors import StrictDataclassClassValidationError
@@ -63,3 +65,21 @@ def test_a_vocabulary_is_learned_from_some_rows_at_most_and_always_the_same(tmp_
     assert len(few) < len(all_rows)
     with pytest.raises(StrictDataclassClassValidationError, match="vocabulary_rows must be at least 1, got 0"):
         TranslationData(path="a.tsv", vocabulary_rows=0)
+
+
+def test_many_rows_are_encoded_by_several_workers_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"a {n}\tb {n}\n" for n in range(90)))
+    task = Translation(TranslationData(path=str(tmp_path / "pairs.tsv")))
+    tokenizer = task.make_tokenizer()
+    alone = task.training_examples(tokenizer)[:]
+    monkeypatch.setattr(base, "MANY_ROWS", 10)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "empty")
+    task = Translation(TranslationData(path=str(tmp_path / "pairs.tsv")))
+    capfd.readouterr()
+    together = task.training_examples(tokenizer)
+    assert together[:] == alone
+    assert len(together.cache_files) == 2 * max(1, torch.get_num_threads())
+    assert "fork" not in capfd.readouterr().err

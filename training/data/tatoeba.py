@@ -4,11 +4,19 @@
 """
 
 from .known import KnownData
+from .licenses import CC_BY_2, Origin
 
 TATOEBA = KnownData(
     path=r"(.*/)?tatoeba_en_[a-z]{2,3}",
     name="Tatoeba, one to five sentences joined to a text",
-    license={"license": "cc-by-2.0"},
+    license=CC_BY_2,
+    sources=(
+        Origin(
+            name="Tatoeba, the sentence pairs of manythings.org",
+            license=CC_BY_2,
+            url="https://www.manythings.org/anki/",
+        ),
+    ),
     source="from the sentence pairs of [Tatoeba](https://tatoeba.org) (CC BY 2.0 FR) that "
     "[manythings.org/anki](https://www.manythings.org/anki/) collects "
     "(`python -m attnzoo.training.make_data.tatoeba` joins them)",

@@ -25,6 +25,7 @@ from attnzoo.viewer import plot_sentence, tokens_of
 from ..data.film_reviews import FILM_REVIEWS
 from ..data.labelled_sentences import ClassificationData, read_labelled
 from ..data.labels import NUMBER, known_numbers, number_labels
+from ..data.review_sentences import REVIEW_SENTENCES
 from ..data.row_checks import label_text
 from ..data.sources import Rows, SourceError, short
 from ..data.splits import first_row
@@ -73,7 +74,7 @@ class SentenceClassification(Task):
     metric = "error"  # 100 - accuracy
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
     units = {"accuracy": " %", "macro_f1": " %", "matthews": " %"}
-    known_data = (SST2, FILM_REVIEWS)
+    known_data = (SST2, FILM_REVIEWS, REVIEW_SENTENCES)
     tokenizer_keys = (
         *("lower_case", "normalization", "tokens", "min_count"),
         *("vocabulary_size", "added_words", "end_token"),
