@@ -13,6 +13,7 @@ drawn at random and joined, with at most 40 English words; its translation is th
 """
 
 import argparse
+import dataclasses
 import hashlib
 import random
 from collections.abc import Iterator
@@ -39,8 +40,9 @@ def read_pairs(path: Path, language: str) -> dict[str, list[Pair]]:
         OSError, SourceError: see :func:`attnzoo.training.data.sources.read_rows`.
         SourceError: a split has no pair.
     """
-    table = {"separator": "tab", "columns": ["en", language, "authors"]} if path.suffix == ".txt" else {}
-    source = TranslationData(path=str(path), source_column="en", target_column=language, **table)
+    source = TranslationData(path=str(path), source_column="en", target_column=language)
+    if path.suffix == ".txt":
+        source = dataclasses.replace(source, separator="tab", columns=["en", language, "authors"])
     rows = read_rows(source, ["source", "target"])
     splits = {name: list(zip(found["source"][:], found["target"][:], strict=True)) for name, found in rows.items()}
     if splits.keys() == {"train"}:
