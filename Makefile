@@ -172,7 +172,7 @@ zoo: $(VENV)/installed
 
 # A model whose data is not here keeps its rows. docs/results.md names the data.
 results: $(VENV)/installed
-	$(call say,Measuring the trained models on all test sets; an hour)
+	$(call say,Measuring the trained models on all test sets; half an hour)
 	$(BIN)/python -m attnzoo.training.results $(if $(ONLY),--only $(ONLY))
 
 lint: $(VENV)/installed

@@ -54,7 +54,7 @@ class Measurement:
     def command(self) -> list[str]:
         """The command that prints the figures."""
         sets = (part for override in self.overrides for part in ("--set", override))
-        return ["attnzoo", "evaluate", str(self.folder), *sets]
+        return ["attnzoo", "evaluate", self.folder.as_posix(), *sets]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -132,7 +132,8 @@ def measure(one: Measurement) -> list[Row]:
         command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise ChildProcessError(done.stderr.strip().splitlines()[-1])
+        *_, last = f"ended with status {done.returncode}", *done.stderr.strip().splitlines()
+        raise ChildProcessError(last)
     said = json.loads(done.stdout)
     rows = []
     for key in said["metrics"]:
@@ -151,14 +152,24 @@ def read_test_sets(path: Path) -> list[dict[str, Any]]:
     """The test sets besides the models' own.
 
     Raises:
-        ValueError: an entry lacks a key, or has one of another type.
+        ValueError: the file is not a list of entries, an entry lacks a key or has one of another type, or two have one
+            name.
     """
-    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
     kinds = {"name": str, "about": str, "models": list, "set": list}
+    if not isinstance(entries, list):
+        raise ValueError(f"{path} must be a list, got {entries!r}")
+    names = {OWN}
     for entry in entries:
         if not isinstance(entry, dict) or {key: type(value) for key, value in entry.items()} != kinds:
             raise ValueError(f"{path}: an entry has the keys {', '.join(kinds)}, the last two are lists; got {entry}")
-    return list(entries)
+        if entry["name"] in names:
+            raise ValueError(f"{path}: the name {entry['name']!r} is taken; choose another")
+        names.add(entry["name"])
+    return entries
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -192,7 +203,7 @@ def difference(row: Row, stored: list[Row]) -> str | None:
     before = next((one for one in stored if _key(one) == _key(row)), None)
     if before is None:
         return f"{name}: {row['value']}, and no row is stored"
-    if abs(float(row["value"]) - float(before["value"])) > float(before["tolerance"]) + 1e-9:
+    if not abs(float(row["value"]) - float(before["value"])) <= float(before["tolerance"]) + 1e-9:  # NaN, too
         return f"{name}: {row['value']}, stored {before['value']}, tolerance {before['tolerance']}"
     return None
 

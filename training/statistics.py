@@ -35,9 +35,10 @@ def bootstrap_mean(values: np.ndarray, samples: int = SAMPLES, rows: np.ndarray 
         samples: number of bootstrap samples
         rows: (samples, N), the numbers of the examples in every sample; drawn if not given
     """
-    if rows is None:
-        rows = np.random.default_rng(SEED).integers(len(values), size=(samples, len(values)))
-    return Interval(float(values.mean()), *percentiles(values[rows].mean(axis=1)))
+    random = np.random.default_rng(SEED)
+    # One sample after the other: all together would take 1000 times the memory of the values.
+    drawn = (random.integers(len(values), size=len(values)) for _ in range(samples)) if rows is None else rows
+    return Interval(float(values.mean()), *percentiles(np.array([values[of_sample].mean() for of_sample in drawn])))
 
 
 def bootstrap_ratios(numerators: np.ndarray, denominators: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
@@ -53,8 +54,9 @@ def bootstrap_ratios(numerators: np.ndarray, denominators: np.ndarray, counts: n
     """
     counts = np.ones(len(numerators), dtype=int) if counts is None else counts
     size = counts.sum()
-    drawn = np.random.default_rng(SEED).multinomial(size, counts / size, size=SAMPLES)  # (samples, N): how often each
-    return (drawn @ numerators) / (drawn @ denominators)
+    random = np.random.default_rng(SEED)
+    drawn = (random.multinomial(size, counts / size) for _ in range(SAMPLES))  # how often each example, (N,)
+    return np.array([(times @ numerators) / (times @ denominators) for times in drawn])
 
 
 def student_mean(values: np.ndarray) -> Interval:

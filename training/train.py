@@ -120,8 +120,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
 def next_step(run: Run, received: list[int]) -> tuple[list[Batch], int, int]:
     """The batches of this process, the labels in those of all processes, and whether one of them received a signal.
 
-    If a process has no batches left in an epoch, all begin the next one: it cannot know this of the others' share of a
-    stream.
+    If a process has no batches left in an epoch, all begin the next one. With a stream, no process knows how many
+    batches the others have.
 
     Raises:
         OSError, ValueError: the data of this process, or of another, cannot be used.

@@ -65,7 +65,7 @@ def _cut(rows: Rows, column: str, taken: list[str]) -> dict[str, Rows]:
         def is_in(text: str, name: str) -> bool:
             return part_of(text) == name
 
-        # Row by row: for a batch, the library writes out the keys of its rows, and these are long after a batched map.
+        # Row by row: with batches the library joins the keys of all rows, which are long texts after a batched map.
         return {name: rows.filter(is_in, input_columns=[column], fn_kwargs={"name": name}) for name in parts}
     numbers = np.fromiter((parts.index(part_of(text)) for text in _column(rows, column)), np.int8)
     return {name: rows.select(np.flatnonzero(numbers == number)) for number, name in enumerate(parts)}

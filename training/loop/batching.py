@@ -47,7 +47,7 @@ class LengthBatches:
         self.num_processes = 1
 
     def start_at(self, epoch: int, skipped: int = 0, process: int = 0, num_processes: int = 1) -> None:
-        """Choose the order, which is the same for epoch n in every run, and which of its batches to make.
+        """Choose the epoch, whose order is the same in every run, and this process's share of its batches.
 
         A process makes every ``num_processes``-th one, from number ``process`` on, without its first ``skipped``.
         """
@@ -215,7 +215,7 @@ def _taken(waiting: deque[Example], reading: Iterator[None]) -> Iterator[Example
 
 
 def _shuffled(examples: Iterator[Example], size: int, random: np.random.Generator) -> Iterator[Example]:
-    """The examples in random order: of every ``size`` a half is yielded, and the others wait for the next ones."""
+    """The examples in random order: when ``size`` of them wait, a random half is yielded, and the others stay."""
     held: list[Example] = []
     for example in examples:
         held.append(example)

@@ -112,7 +112,7 @@ class Batches:
     """The batches of one process, epoch after epoch, from any position in the data.
 
     Attributes:
-        order: the batches of an epoch, of all processes together.
+        order: the batches of this process in an epoch.
         load: a function that makes the tensors of a batch.
         process, num_processes: this process takes every ``num_processes``-th batch, from number ``process`` on.
         epoch: the number of the current epoch.
@@ -128,7 +128,7 @@ class Batches:
     _iterator: Iterator[Any] | None = None
 
     def take(self, number: int) -> list[Batch]:
-        """The next ``number`` batches; none if this process has no more in the epoch."""
+        """The next ``number`` batches; an empty list at the end of this process's epoch."""
         if self._iterator is None:
             self.order.start_at(self.epoch, self.position, self.process, self.num_processes)
             self._iterator = iter(self.order)

@@ -9,7 +9,8 @@ command writes ``train.parquet``, ``validation.parquet`` and ``test.parquet``, a
 file of another day has other pairs.
 
 The sentences have six words on average, too few to show what attention is for. So a text is one to five sentences,
-drawn at random and joined, with at most 40 English words; its translation is their translations in the same order.
+drawn at random and joined, with at most 40 English words, or one sentence that has more; its translation is their
+translations in the same order.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def read_pairs(path: Path, language: str) -> dict[str, list[Pair]]:
     """
     source = TranslationData(path=str(path), source_column="en", target_column=language)
     if path.suffix == ".txt":
-        source = dataclasses.replace(source, separator="tab", columns=["en", language, "authors"])
+        source = dataclasses.replace(source, separator="tab", columns=["en", language, "authors"], quoting=False)
     rows = read_rows(source, ["source", "target"])
     splits = {name: list(zip(found["source"][:], found["target"][:], strict=True)) for name, found in rows.items()}
     if splits.keys() == {"train"}:

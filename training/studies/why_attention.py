@@ -12,6 +12,7 @@ section 5.2.2) models with a fixed vector get worse with length, and a model wit
 """
 
 import json
+import math
 import statistics
 import time
 from itertools import pairwise
@@ -31,7 +32,7 @@ from ..tasks.metrics import BLEU
 from .study import print_table
 
 PATTERN = "*-tatoeba-en-de"
-LENGTHS = (1, 7, 13, 20, 30, 100)  # in English words: a group begins at a number and ends before the next
+LENGTHS = (1, 7, 13, 20, 30, math.inf)  # in English words: a group begins at a number and ends before the next
 LONG = 20
 TIMED = 64  # long texts that are translated at once for the speed
 ROUNDS = 5
@@ -58,6 +59,7 @@ def run(models: Path, plot: Path, overrides: list[str]) -> None:
 
     Raises:
         FileNotFoundError: there is no such model.
+        ValueError: no text of the test split is long.
     """
     folders = sorted(path for path in models.glob(PATTERN) if (path / "model.safetensors").is_file())
     if not folders:
@@ -66,16 +68,14 @@ def run(models: Path, plot: Path, overrides: list[str]) -> None:
     task = task_for(folders[0], overrides, "test")  # that of all: the tokenizer is not needed here
     sources, references = (task.splits["test"][column][:] for column in ("source", "target"))
     lengths = [len(text.split()) for text in sources]
-    groups = {
-        f"{low} to {high - 1}" if high < LENGTHS[-1] else f"{low} and more": [
-            row for row, words in enumerate(lengths) if low <= words < high
-        ]
-        for low, high in pairwise(LENGTHS)
-    }
-    groups |= {
-        f"{LONG} and more": [row for row, words in enumerate(lengths) if words >= LONG],
-        "all": [*range(len(lengths))],
-    }
+    groups = {}
+    for low, high in pairwise(LENGTHS):
+        if rows := [row for row, words in enumerate(lengths) if low <= words < high]:
+            groups[f"{low} to {high - 1}" if high < math.inf else f"{low} and more"] = rows
+    groups[f"{LONG} and more"] = [row for row, words in enumerate(lengths) if words >= LONG]
+    groups["all"] = [*range(len(lengths))]
+    if not groups[f"{LONG} and more"]:
+        raise ValueError(f"{task.name} has no text of {LONG} words or more in the test split")
     long_texts = [sources[row] for row in groups[f"{LONG} and more"][:TIMED]]
     found = {}
     for folder in folders:
@@ -143,7 +143,7 @@ def table(record: dict[str, Any]) -> list[list[str]]:
 
 def draw_lengths(record: dict[str, Any], path: Path) -> None:
     """A line for every model; those of fixed vectors are dashed."""
-    groups = list(record["texts"])[: len(LENGTHS) - 1]
+    groups = list(record["texts"])[:-2]  # without the long ones together, and all
     figure = Figure(figsize=(8, 5), layout="constrained")
     axis = figure.subplots()
     for index, (name, of_model) in enumerate(record["models"].items()):

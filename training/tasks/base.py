@@ -72,10 +72,10 @@ print({name}({{example}}{options}))"""
 
 
 def encoded(rows: datasets.Dataset, encode: Callable[[Batch], Batch], columns: list[str]) -> datasets.Dataset:
-    """Rows with what a function makes of these columns in their place, in the cache.
+    """The rows with these columns replaced by what ``encode`` returns; the result is cached.
 
-    Many rows are divided between as many workers as all processes of a training on this machine have threads; while
-    one of the processes encodes, the others wait.
+    Many rows are divided between workers, one for each thread of all processes of a training on this machine. While one
+    process encodes, the others wait.
     """
     threads = torch.get_num_threads() * int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     options: dict[str, Any] = {"num_proc": threads} if threads > 1 and len(rows) >= MANY_ROWS else {}

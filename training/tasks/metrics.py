@@ -225,7 +225,8 @@ class _LikelihoodMetric(_Metric):
         for row, value in enumerate(log_probabilities):
             if not value <= 0:
                 raise ValueError(f"a log-probability is at most 0, got {value} as predictions[{row}]")
-        low, high = percentiles(bootstrap_ratios(-np.array(log_probabilities), np.array(sizes)))
+        with np.errstate(divide="ignore", invalid="ignore"):  # samples of empty texts alone
+            low, high = percentiles(bootstrap_ratios(-np.array(log_probabilities), np.array(sizes)))
         return [-math.fsum(log_probabilities) / sum(sizes), low, high]
 
 
@@ -254,7 +255,8 @@ class BitsPerByte(_LikelihoodMetric):
 
 
 class _TranslationMetric(_Metric):
-    """A metric of translations and one reference for each, by sacreBLEU, with case and punctuation.
+    """A metric of translations and one reference for each, by sacreBLEU, with case and punctuation. Its interval is
+    sacreBLEU's: the mean of the bootstrap samples, plus and minus half the width of their middle 95 %.
 
     Paper: Post (2018), "A Call for Clarity in Reporting BLEU Scores".
     """
@@ -266,7 +268,7 @@ class _TranslationMetric(_Metric):
             raise ValueError("there are no references, so there is nothing to measure")
         found = self.sacrebleu_class().corpus_score(predictions, [references], n_bootstrap=SAMPLES)
         mean, half = float(found._mean), float(found._ci)  # of the samples; sacreBLEU prints them
-        figures = with_interval(self.key, float(found.score), (mean - half, mean + half))
+        figures = with_interval(self.key, float(found.score), (max(0.0, mean - half), min(100.0, mean + half)))
         return figures | {f"{self.key}_signature": self.signature()}
 
     def signature(self) -> str:
