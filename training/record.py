@@ -206,17 +206,29 @@ def _origins(recipe: Recipe, beside: Path, seen: set[str]) -> Iterator[Origin]:
     if (words := getattr(data, "extra_words", None)) is not None:
         yield from EXTRA_WORDS.get(Path(words).name, (Origin(name=Path(words).name),))
     for folder in filter(None, (recipe.training.start_from, *recipe.training.teachers)):
-        name = folder.removesuffix("/best").removeprefix("runs/")
-        if name not in seen:
-            seen.add(name)
-            path = beside / name / "recipe.yaml"
-            path = path if path.is_file() else shipped_recipes().get(name, path)
-            if path.is_file():
+        run = folder.rstrip("/").removesuffix("/best")
+        name = Path(run).name if Path(run).is_absolute() else run.removeprefix("runs/")
+        if run not in seen:
+            seen.add(run)
+            if (path := _recipe_of(folder, run, beside / name, name)) is not None:
                 yield from _origins(load_recipe(path), beside, seen)
-            elif name in list_models():
+            elif name in list_models() and not (Path(folder).is_absolute() or Path(folder).exists()):
                 yield from map(_origin, model_info(name)["sources"])
             else:
                 yield Origin(name=name)
+
+
+def _recipe_of(folder: str, run: str, released: Path, name: str) -> Path | None:
+    """The recipe of a model that another one starts or learns from; None if it is not known.
+
+    A folder that is here says itself what it was trained from. In place of one that is not here stands a released
+    model of its name, or the shipped recipe of a run.
+    """
+    recipes = [Path(place, "recipe.yaml") for place in (folder, run)]
+    if not (Path(folder).exists() or recipes[1].is_file() or Path(folder).is_absolute()):
+        shipped = shipped_recipes() if folder.startswith("runs/") else {}
+        recipes += [released / "recipe.yaml", shipped.get(name, released)]
+    return next((path for path in recipes if path.is_file()), None)
 
 
 def _origin(source: dict[str, Any]) -> Origin:
