@@ -98,6 +98,28 @@ def test_a_package_of_models_needs_a_name_alone(repository: Path) -> None:
         main(["--root", str(repository)])
 
 
+def test_only_models_of_packages_count_and_old_figures_go(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(repository / "model_cards" / SST2, repository / "runs" / "mine")
+    assert not out_of_date(repository)
+    stale = repository / "model_cards" / SST2 / ".eval_results" / "imdb.yaml"
+    stale.touch()
+    assert out_of_date(repository) == [stale.relative_to(repository)]
+    main(["--root", str(repository)])
+    assert not stale.exists()
+    (repository / "shelf").mkdir()
+    shutil.copy(repository / "model_cards" / "pyproject.toml", repository / "shelf")
+    shutil.copytree(repository / "model_cards" / SST2, repository / "shelf" / SST2)
+    with pytest.raises(SystemExit, match="have one name"):
+        main(["--root", str(repository)])
+    (repository / "shelf" / SST2).rename(repository / "shelf" / "other")
+    with pytest.raises(SystemExit, match="must have the name of its folder, 'other'"):
+        main(["--root", str(repository)])
+    shutil.copy(repository / "shelf" / "pyproject.toml", repository / "runs")
+    (repository / "runs" / "mine" / "record.json").write_text("{}")
+    with pytest.raises(SystemExit, match="it has no valid name, version"):
+        main(["--root", str(repository)])
+
+
 def test_a_file_without_a_place_for_its_part_is_named(repository: Path) -> None:
     (repository / "README.md").write_text("nothing")
     before = (repository / "docs/models.md").read_bytes()

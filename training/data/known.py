@@ -57,7 +57,7 @@ def package_folder(name: str, path: str | Path) -> Path:
 
 
 def find_known(path: str, known: Iterable[KnownData]) -> KnownData | None:
-    """The data set that this path names. A dataset of the Hub is known by its own id, not by its name under any owner."""
+    """The data set that this path names. A dataset of the Hub is known by its whole id alone."""
     is_of_hub = HUB_ID.fullmatch(path) is not None and not Path(path).exists()
     named = (data for data in known if re.fullmatch(data.path, Path(path).as_posix()))
     return next((data for data in named if not is_of_hub or path == data.hub_id), None)
