@@ -120,6 +120,9 @@ def card(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, ru
     return template("card.md").render(
         card_data=_metadata(record, Path(recipe.task.data.path).name).to_yaml(),
         record=record,
+        sources=[
+            source | {key: escaped(source[key] or "") for key in ("name", "version")} for source in record["sources"]
+        ],
         title=escaped(record["name"]),
         architecture=sentence,
         install=pip_install("train"),

@@ -27,9 +27,12 @@ from attnzoo.configuration_attentional_rnn import PAPERS as RNN_PAPERS
 from attnzoo.configuration_attentional_rnn import AttentionalRNNConfig
 from attnzoo.configuration_self_attentive import PAPERS as CLASSIFIER_PAPERS
 from attnzoo.configuration_self_attentive import SelfAttentiveConfig
+from attnzoo.configuration_small_transformer import PAPERS as TRANSFORMER_PAPERS
+from attnzoo.configuration_small_transformer import SmallTransformerConfig
 
 from .card import EVAL_RESULTS, write_released
 from .commands.exits import exit_on_user_error
+from .markdown import code, escaped
 from .recipe import load_recipe
 from .record import RECORD, read_figures, read_record, with_files
 
@@ -41,6 +44,7 @@ COLUMNS = ["model", "what it does, on which data, after which paper", "MB", "tes
 LIKENESS = {
     AttentionalRNNConfig: ("wiring", "copy", "coverage", "score", "window", "cell", "input_feeding", "bidirectional"),
     SelfAttentiveConfig: ("sentence_pair", "compare_hops"),
+    SmallTransformerConfig: ("attention_pattern",),
 }
 
 
@@ -141,8 +145,9 @@ def _public(model: dict[str, Any]) -> dict[str, Any]:
 def architectures(models: list[dict[str, Any]], root: Path) -> dict[str, dict[str, str]]:
     """For every architecture that ``from_paper`` knows its config class and the model that is most like it."""
     found = {}
-    for papers, config_class in ((RNN_PAPERS, AttentionalRNNConfig), (CLASSIFIER_PAPERS, SelfAttentiveConfig)):
-        fields = LIKENESS[config_class]
+    for (config_class, fields), papers in zip(
+        LIKENESS.items(), (RNN_PAPERS, CLASSIFIER_PAPERS, TRANSFORMER_PAPERS), strict=True
+    ):
         configs = {
             model["name"]: config_class.from_pretrained(root / model["folder"])
             for model in sorted(models, key=lambda model: model["bytes"])
@@ -166,11 +171,16 @@ def index(models: list[dict[str, Any]]) -> str:
 def _row(model: dict[str, Any]) -> list[str]:
     papers = ", ".join(f"[{paper['name']}]({paper['url']})" for paper in model["papers"])
     return [
-        f"[`{model['name']}`]({model['folder']})",
-        f"{model['task'].replace('-', ' ')}; {model['data']}; {papers}",
+        f"[{_name(model)}]({model['folder']})",
+        f"{model['task'].replace('-', ' ')}; {escaped(model['data'])}; {papers}",
         f"{model['bytes'] / 1e6:.1f}",
         ", ".join(first_figures(model)),
     ]
+
+
+def _name(model: dict[str, Any]) -> str:
+    """The name of a model as code in a table."""
+    return code(model["name"]).replace("|", r"\|")
 
 
 def overview(models: list[dict[str, Any]]) -> str:
@@ -178,7 +188,7 @@ def overview(models: list[dict[str, Any]]) -> str:
     header = ["model", "task", "languages", "parameters", "licence", "commercial use", "version", "package"]
     rows = [
         [
-            f"[`{model['name']}`](../{model['folder']}/README.md)",
+            f"[{_name(model)}](../{model['folder']}/README.md)",
             model["task"],
             ", ".join(model["languages"]),
             f"{model['parameters']:,}",

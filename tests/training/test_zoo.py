@@ -98,6 +98,16 @@ def test_a_package_of_models_needs_a_name_alone(repository: Path) -> None:
         main(["--root", str(repository)])
 
 
+def test_a_name_of_data_is_no_markup_in_a_table(repository: Path) -> None:
+    folder = repository / "model_cards" / SST2
+    save_recipe(load_recipe(folder / "recipe.yaml", ["task.data.path=a|b <i>.csv"]), folder / "recipe.yaml")
+    change(folder / "record.json", data="a|b <i>.csv")
+    main(["--root", str(repository)])
+    for path in (repository / "README.md", folder / "README.md"):
+        assert r"a\|b &lt;i&gt;.csv" in path.read_text(encoding="utf-8")
+    assert "| a\\|b &lt;i&gt;.csv |  | not known |" in (folder / "README.md").read_text(encoding="utf-8")
+
+
 def test_only_models_of_packages_count_and_old_figures_go(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(repository / "model_cards" / SST2, repository / "runs" / "mine")
     assert not out_of_date(repository)
