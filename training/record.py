@@ -37,12 +37,12 @@ RECORD = "record.json"
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}  # as safetensors and as torch name them
 
 # What a record must have, and the types. The other keys are written anew from the files of the folder.
-_LICENSE = {"name": str, "commercial": bool, "url": str, "terms": str | None}
+_LICENSE: dict[str, Any] = {"name": str, "commercial": bool, "url": str, "terms": str | None}
 _KEYS: dict[str, Any] = {"name": str, "version": int, "earlier": list, "package": str | None, "task": str, "data": str}
 _KEYS |= {"pipeline": str | None, "pipeline_tag": str | None, "tags": list, "languages": list, "sha256": str}
 _KEYS |= {"license": dict | None, "figures": list, "decodes": bool, "example": object, "limits": str, "card": dict}
 _FIGURE = dict.fromkeys(("split", "key", "name", "unit"), str)
-_CARD = {"snippet": str, "usage": str, "metric_note": str, "split_note": str | None, "pictures": dict}
+_CARD: dict[str, Any] = {"snippet": str, "usage": str, "metric_note": str, "split_note": str | None, "pictures": dict}
 _CARD |= {"published": str | None}
 
 # The figures that run.json must have, and their types.

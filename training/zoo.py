@@ -41,7 +41,7 @@ SECTION = re.compile(rf"^([^\n]*{re.escape(START)}[^\n]*\n).*?^([^\n]*{re.escape
 README, PAGE, CATALOGUE = Path("README.md"), Path("docs/models.md"), Path("attnzoo/catalogue.json")
 COLUMNS = ["model", "what it does, on which data, after which paper", "MB", "test split"]
 # The most alike model agrees on the earliest of these fields.
-LIKENESS = {
+LIKENESS: dict[type[AttentionalRNNConfig | SelfAttentiveConfig | SmallTransformerConfig], tuple[str, ...]] = {
     AttentionalRNNConfig: ("wiring", "copy", "coverage", "score", "window", "cell", "input_feeding", "bidirectional"),
     SelfAttentiveConfig: ("sentence_pair", "compare_hops"),
     SmallTransformerConfig: ("attention_pattern",),

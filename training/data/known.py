@@ -20,7 +20,7 @@ class KnownData:
     Attributes:
         path: a regular expression that matches ``task.data.path``.
         name: the name of the data on a card.
-        license: the licence of models that are trained on it; None if nobody has said what the data allows.
+        license: the licence of models that are trained on it; None if it is not known what the data allow.
         sources: what the data are made of, each with its licence.
         language: the card's metadata: codes of ISO 639.
         source: the origin of the data, as Markdown; None for a dataset of the Hub, to which a card links.
