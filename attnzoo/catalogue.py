@@ -8,6 +8,7 @@ import difflib
 import fnmatch
 import json
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 CATALOGUE = Path(__file__).with_name("catalogue.json")
@@ -28,16 +29,21 @@ def list_models(
     Args:
         pattern: a pattern of names, with ``*`` and ``?``, such as "*g2p*".
         task: the task, such as "translation".
-        paper: a paper that the model follows: "luong2015", a part of its authors, title or address, or a name that
-            ``from_paper`` knows.
+        paper: a paper that the model follows: "luong2015", a part of its authors or title, its address, its number on
+            arXiv, or a name that ``from_paper`` knows.
         language: a code of ISO 639, such as "sv".
         license: the identifier of a licence, such as "MIT"; or "commercial" for all models that may be redistributed
             and sold.
         max_bytes: the size of the weights, at most.
 
     Raises:
+        TypeError: an argument is of another type.
         ValueError: no model at all has this task, paper, language or licence.
     """
+    texts = {"pattern": pattern, "task": task, "paper": paper, "language": language, "license": license}
+    for key, text in texts.items():
+        _require(key, text, str if key == "pattern" else str | None)
+    _require("max_bytes", max_bytes, int | float | None)
     models = _catalogue()["models"]
     values: dict[str, tuple[str | None, dict[str, set[str]]]] = {
         "task": (task, {model["name"]: {model["task"]} for model in models}),
@@ -65,9 +71,11 @@ def model_info(name: str) -> dict[str, Any]:
     """All that the catalogue knows of a trained model. docs/models.md explains the keys.
 
     Raises:
+        TypeError: the name is no string.
         ValueError: no trained model has this name. The message names those that are nearest: for an architecture that
             ``from_paper`` knows, the one that is most like it.
     """
+    _require("name", name, str)
     models = _catalogue()["models"]
     for model in models:
         if model["name"] == name:
@@ -112,6 +120,11 @@ def summary(model: dict[str, Any]) -> str:
     )
 
 
+def _require(key: str, value: object, kind: type | UnionType) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{key} must be {getattr(kind, '__name__', kind)}, got {value!r}")
+
+
 def _catalogue() -> dict[str, Any]:
     catalogue: dict[str, Any] = json.loads(CATALOGUE.read_text(encoding="utf-8"))
     return catalogue
@@ -123,11 +136,11 @@ def _licenses(model: dict[str, Any]) -> set[str]:
 
 
 def _follows(model: dict[str, Any], paper: str) -> bool:
-    asked = paper.casefold()
+    asked, architectures = paper.casefold(), _catalogue()["architectures"]
     return any(
-        asked == of_one["key"]
-        or asked.startswith(f"{of_one['key']}-")
-        or any(len(asked) > 2 and asked in of_one[field].casefold() for field in ("name", "title", "url"))
+        asked in (of_one["key"], of_one["url"].casefold(), of_one["url"].casefold().rstrip("/").rpartition("/")[2])
+        or (asked in architectures and asked.startswith(f"{of_one['key']}-"))
+        or any(len(asked) > 2 and asked in of_one[field].casefold() for field in ("name", "title"))
         for of_one in model["papers"]
     )
 

@@ -81,7 +81,9 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
 
 def write_released(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, run: dict[str, Any]) -> None:
     """Write all that a released model says of itself: its record, its card, and its figures in the Hub's form."""
-    (written / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (written / RECORD).write_text(
+        json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
     ModelCard(card(written, folder, record, recipe, run)).save(written / "README.md")
     if entries := eval_results(record):
         (written / EVAL_RESULTS).mkdir(exist_ok=True)
@@ -118,6 +120,9 @@ def card(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, ru
     return template("card.md").render(
         card_data=_metadata(record, Path(recipe.task.data.path).name).to_yaml(),
         record=record,
+        sources=[
+            source | {key: escaped(source[key] or "") for key in ("name", "version")} for source in record["sources"]
+        ],
         title=escaped(record["name"]),
         architecture=sentence,
         install=pip_install("train"),

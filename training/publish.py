@@ -6,8 +6,8 @@ byte, and loads the model in a fresh process, whose logits must equal the local 
 prints the names of files of another model that it removed. Repeated after a failure it sends only what is missing.
 ``HF_ENDPOINT`` names another Hub.
 
-A commit on the main branch gets the tag of the weights' version, such as v1, so that ``revision="v1"`` loads them also
-when later ones are there. ``attnzoo publish --all owner`` sends every trained model, and lists them in a collection of
+A commit on the main branch gets the tag of the weights' version, such as v1: ``revision="v1"`` loads them even after
+later versions. ``attnzoo publish --all owner`` sends every trained model, and lists them in a collection of
 the owner. With ``--dry-run`` it shows what would be sent, and sends nothing.
 """
 
@@ -29,7 +29,7 @@ from attnzoo.shipped_models import SHIPPED, model_path, named_folder
 
 from .commands.exits import exit_on_user_error
 from .commands.parsers import publish_parser
-from .record import read_record
+from .record import RECORD, read_record, sha256_of
 
 ABOUT = "Trained models of attnzoo: attentional RNNs, structured self-attention and small Transformers."
 
@@ -68,7 +68,7 @@ def _publish(options: Namespace, is_dry_run: bool) -> None:
     is_main = options.revision is None and not options.create_pr
     record = read_record(options.folder) if is_main else None
     if record is not None:
-        _require_same_weights(options.repo_id, record)
+        _require_same_weights(options.repo_id, options.folder, record)
     commit = push(**vars(options))
     if record is not None:
         client(None).create_tag(options.repo_id, tag=_tag(record), revision=commit.oid, exist_ok=True)
@@ -81,8 +81,14 @@ def _tag(record: dict[str, Any]) -> str:
     return f"v{record['version']}"
 
 
-def _require_same_weights(repo_id: str, record: dict[str, Any]) -> None:
-    """Raise a ValueError if the repository has other weights under the tag of this version."""
+def _require_same_weights(repo_id: str, folder: Path, record: dict[str, Any]) -> None:
+    """Raise a ValueError if the record, or the tag of its version in the repository, is of other weights."""
+    weights = folder / "model.safetensors"
+    if not weights.is_file() or sha256_of(weights) != record["sha256"]:
+        raise ValueError(
+            f"{folder / RECORD} is of other weights than those beside it; write it again with `attnzoo release`, or "
+            "remove it"
+        )
     try:
         files = client(None).list_repo_tree(repo_id, revision=_tag(record))
         found = {file.path: file.lfs.sha256 for file in files if isinstance(file, RepoFile) and file.lfs is not None}
@@ -90,8 +96,8 @@ def _require_same_weights(repo_id: str, record: dict[str, Any]) -> None:
         return
     if found.get("model.safetensors") not in (None, record["sha256"]):
         raise ValueError(
-            f"{repo_id} has other weights under the tag {_tag(record)}; `attnzoo release` counts the version up where "
-            "it replaces the folder of the earlier weights"
+            f"{repo_id} has other weights under the tag {_tag(record)}; release into the folder that has the earlier "
+            "weights: this raises the version"
         )
 
 

@@ -1,13 +1,14 @@
 """The record of a model: every fact about its weights, in ``record.json`` beside them.
 
 Cards, tables, the Hub's metadata and the catalogue of the package are written from records; see ``card.py`` and
-``zoo.py``. :func:`make_record` needs the data, since a task's texts depend on them. :func:`with_files` computes anew
-what follows from the files of the folder, and what is known of its data without reading them.
+``zoo.py``. :func:`make_record` needs the data, since a task's texts depend on them. :func:`with_files` updates
+what the files and the known data say. It needs no data.
 """
 
 import hashlib
 import json
 import math
+import shlex
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -34,6 +35,15 @@ from .tasks.base import Task
 
 RECORD = "record.json"
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}  # as safetensors and as torch name them
+
+# What a record must have, and the types. The other keys are written anew from the files of the folder.
+_LICENSE: dict[str, Any] = {"name": str, "commercial": bool, "url": str, "terms": str | None}
+_KEYS: dict[str, Any] = {"name": str, "version": int, "earlier": list, "package": str | None, "task": str, "data": str}
+_KEYS |= {"pipeline": str | None, "pipeline_tag": str | None, "tags": list, "languages": list, "sha256": str}
+_KEYS |= {"license": dict | None, "figures": list, "decodes": bool, "example": object, "limits": str, "card": dict}
+_FIGURE = dict.fromkeys(("split", "key", "name", "unit"), str)
+_CARD: dict[str, Any] = {"snippet": str, "usage": str, "metric_note": str, "split_note": str | None, "pictures": dict}
+_CARD |= {"published": str | None}
 
 # The figures that run.json must have, and their types.
 FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}
@@ -62,9 +72,26 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     """The record in a folder; None if it has none.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: it is damaged, or lacks what does not follow from the other files.
     """
-    return read_mapping(folder / RECORD) if (folder / RECORD).is_file() else None
+    path = folder / RECORD
+    if not path.is_file():
+        return None
+    record = read_mapping(path)
+    wrong = _wrong(record, _KEYS)
+    if not wrong:
+        wrong = [f"card.{key}" for key in _wrong(record["card"], _CARD)]
+        wrong += [f"figures.{key}" for figure in record["figures"] for key in _wrong(figure, _FIGURE)]
+        wrong += [f"license.{key}" for key in _wrong(record["license"] or {}, _LICENSE if record["license"] else {})]
+    if wrong:
+        raise ValueError(f"{path} is no record of a model: it has no valid {', '.join(dict.fromkeys(wrong))}")
+    return record
+
+
+def _wrong(values: Any, kinds: dict[str, Any]) -> list[str]:
+    """The keys that are missing or of another type."""
+    there = values if isinstance(values, dict) else {}
+    return [key for key, kind in kinds.items() if key not in there or not isinstance(there[key], kind)]
 
 
 def make_record(
@@ -131,10 +158,10 @@ def make_record(
 def with_files(
     record: dict[str, Any], folder: Path, recipe: Recipe, run: dict[str, Any], beside: Path
 ) -> dict[str, Any]:
-    """The record, with all that its files and the known data say computed anew.
+    """The record, with what the files and the known data say.
 
     Args:
-        record: the record, with at least what only the data tell.
+        record: the record; what depends on the data must be in it.
         folder: the files of the model.
         recipe: what it was trained from.
         run: the figures of the run.
@@ -160,13 +187,19 @@ def with_files(
         "parameters": parameters,
         "dtype": "/".join(DTYPES.get(dtype, dtype) for dtype in dtypes),
         "bytes": weights.stat().st_size,
-        "sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "sha256": sha256_of(weights),
         "license": license_,
         "commercial": all(of_one is not None and of_one["commercial"] for of_one in allowed),
         "sources": sources,
         "figures": [_measured(figure, run, recipe, record["decodes"]) for figure in record["figures"]],
-        "command": f"attnzoo evaluate {record['name']}",
+        "command": f"attnzoo evaluate {shlex.quote(record['name'])}",
     }
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_run(run: dict[str, Any], metrics: list[str]) -> None:
@@ -176,8 +209,9 @@ def check_run(run: dict[str, Any], metrics: list[str]) -> None:
     for split in ("validation", "test"):
         if isinstance(of_split := run.get(split), dict):
             numbers = {"examples": int, **dict.fromkeys(metrics, float | int)}
-            beams = {name: float | int for name in ("num_beams", "length_penalty") if name in of_split}
-            shown.append((f"{split}.", of_split, numbers | beams))
+            others = ["num_beams", "length_penalty", *(f"{key}_{end}" for key in metrics for end in ("low", "high"))]
+            given = {name: float | int for name in others if name in of_split}
+            shown.append((f"{split}.", of_split, numbers | given))
     for place, figures, kinds in shown:
         for name, kind in kinds.items():
             value = figures.get(name)
@@ -191,8 +225,8 @@ def check_run(run: dict[str, Any], metrics: list[str]) -> None:
 
 def origins(recipe: Recipe, beside: Path) -> list[Origin]:
     """All that the weights of a recipe were made from: its data, and those of the models that it started or learned
-    from, which are in the folder ``beside``, in the catalogue, or trained from a shipped recipe. What is not known is
-    there by its name, without a licence.
+    from, which are in the folder ``beside``, in the catalogue, or trained from a shipped recipe. An unknown source has
+    only its name.
     """
     return [*dict.fromkeys(_origins(recipe, beside, set()))]
 
@@ -206,17 +240,29 @@ def _origins(recipe: Recipe, beside: Path, seen: set[str]) -> Iterator[Origin]:
     if (words := getattr(data, "extra_words", None)) is not None:
         yield from EXTRA_WORDS.get(Path(words).name, (Origin(name=Path(words).name),))
     for folder in filter(None, (recipe.training.start_from, *recipe.training.teachers)):
-        name = folder.removesuffix("/best").removeprefix("runs/")
-        if name not in seen:
-            seen.add(name)
-            path = beside / name / "recipe.yaml"
-            path = path if path.is_file() else shipped_recipes().get(name, path)
-            if path.is_file():
+        run = folder.rstrip("/").removesuffix("/best")
+        name = Path(run).name if Path(run).is_absolute() else run.removeprefix("runs/")
+        if run not in seen:
+            seen.add(run)
+            if (path := _recipe_of(folder, run, beside / name, name)) is not None:
                 yield from _origins(load_recipe(path), beside, seen)
-            elif name in list_models():
+            elif name in list_models() and not (Path(folder).is_absolute() or Path(folder).exists()):
                 yield from map(_origin, model_info(name)["sources"])
             else:
                 yield Origin(name=name)
+
+
+def _recipe_of(folder: str, run: str, released: Path, name: str) -> Path | None:
+    """The recipe of a model that another one starts or learns from; None if it is not known.
+
+    A folder that is here says itself what it was trained from. In place of one that is not here stands a released
+    model of its name, or the shipped recipe of a run.
+    """
+    recipes = [Path(place, "recipe.yaml") for place in (folder, run)]
+    if not (Path(folder).exists() or recipes[1].is_file() or Path(folder).is_absolute()):
+        shipped = shipped_recipes() if folder.startswith("runs/") else {}
+        recipes += [released / "recipe.yaml", shipped.get(name, released)]
+    return next((path for path in recipes if path.is_file()), None)
 
 
 def _origin(source: dict[str, Any]) -> Origin:
@@ -251,10 +297,12 @@ def _measured(figure: dict[str, Any], run: dict[str, Any], recipe: Recipe, decod
 
 
 def _commit_of(folder: Path) -> str | None:
-    """The commit of Git that last changed a folder; None outside a repository."""
-    ask = ["git", "log", "-1", "--format=%H", "--", "."]
+    """The commit of Git that has the files of a folder; None if there is none, as after changes."""
+    changed, last = ["git", "status", "--porcelain", "."], ["git", "log", "-1", "--format=%H", "--", "."]
     try:
-        said = subprocess.run(ask, cwd=folder, capture_output=True, text=True, check=False)
+        if subprocess.run(changed, cwd=folder, capture_output=True, text=True, check=False).stdout.strip():
+            return None
+        said = subprocess.run(last, cwd=folder, capture_output=True, text=True, check=False)
     except FileNotFoundError:  # no git
         return None
     return said.stdout.strip() or None

@@ -1,7 +1,7 @@
 """Write all that is said of the trained models from their records: ``python -m attnzoo.training.zoo``.
 
-A record is ``record.json`` beside the weights. The command computes anew what follows from the files of each folder,
-and writes
+A record is ``record.json`` beside the weights, in a folder next to a ``pyproject.toml``. The command updates what the
+files of each folder say, and writes
 
 - the record, the card and the Hub's figures of every model
 - the catalogue ``attnzoo/catalogue.json``, from which :func:`attnzoo.list_models` and ``attnzoo list`` read
@@ -11,6 +11,7 @@ and writes
 ``--check`` writes nothing, and names the files that are out of date. ``training/retrain.py`` trains the models again.
 """
 
+import itertools
 import json
 import re
 import shutil
@@ -26,21 +27,24 @@ from attnzoo.configuration_attentional_rnn import PAPERS as RNN_PAPERS
 from attnzoo.configuration_attentional_rnn import AttentionalRNNConfig
 from attnzoo.configuration_self_attentive import PAPERS as CLASSIFIER_PAPERS
 from attnzoo.configuration_self_attentive import SelfAttentiveConfig
-from attnzoo.json_files import read_mapping
+from attnzoo.configuration_small_transformer import PAPERS as TRANSFORMER_PAPERS
+from attnzoo.configuration_small_transformer import SmallTransformerConfig
 
 from .card import EVAL_RESULTS, write_released
 from .commands.exits import exit_on_user_error
+from .markdown import code, escaped
 from .recipe import load_recipe
-from .record import RECORD, read_figures, with_files
+from .record import RECORD, read_figures, read_record, with_files
 
 START, END = "written by python -m attnzoo.training.zoo", "end of the zoo"
 SECTION = re.compile(rf"^([^\n]*{re.escape(START)}[^\n]*\n).*?^([^\n]*{re.escape(END)})", re.DOTALL | re.MULTILINE)
 README, PAGE, CATALOGUE = Path("README.md"), Path("docs/models.md"), Path("attnzoo/catalogue.json")
 COLUMNS = ["model", "what it does, on which data, after which paper", "MB", "test split"]
-# What makes an architecture of a paper and a trained model alike: the first of these fields that differs decides.
-LIKENESS = {
+# The most alike model agrees on the earliest of these fields.
+LIKENESS: dict[type[AttentionalRNNConfig | SelfAttentiveConfig | SmallTransformerConfig], tuple[str, ...]] = {
     AttentionalRNNConfig: ("wiring", "copy", "coverage", "score", "window", "cell", "input_feeding", "bidirectional"),
     SelfAttentiveConfig: ("sentence_pair", "compare_hops"),
+    SmallTransformerConfig: ("attention_pattern",),
 }
 
 
@@ -62,11 +66,13 @@ def write_zoo(root: Path) -> None:
 
     Raises:
         FileNotFoundError: no folder has a record, or a file to write into is missing.
-        ValueError: a file of a model is damaged, a file has no place for its part, or a record names a package that no
-            folder has.
+        ValueError: a file of a model is damaged, a file has no place for its part, a record names a package that no
+            folder has or another model than its folder, or two models have one name.
     """
     for path, content in contents(root).items():
-        if not _is_there(root / path, content):
+        if content is None:
+            (root / path).unlink()
+        elif not _is_there(root / path, content):
             (root / path).parent.mkdir(exist_ok=True)
             (root / path).write_bytes(content)
 
@@ -77,27 +83,33 @@ def out_of_date(root: Path) -> list[Path]:
     return sorted(path for path, of_file in written.items() if not _is_there(root / path, of_file))
 
 
-def _is_there(path: Path, content: bytes) -> bool:
+def _is_there(path: Path, content: bytes | None) -> bool:
     return path.is_file() and path.read_bytes() == content
 
 
-def contents(root: Path) -> dict[Path, bytes]:
-    """Every file that is written from the records, with its content.
+def contents(root: Path) -> dict[Path, bytes | None]:
+    """Every file that is written from the records, with its content; None for one that is to be removed.
 
     Raises:
         FileNotFoundError, ValueError: as for :func:`write_zoo`.
     """
-    folders = sorted(path.parent for path in root.glob(f"*/*/{RECORD}"))
+    packaged = sorted(path.parent for path in root.glob("*/pyproject.toml"))
+    folders = [path.parent for folder in packaged for path in sorted(folder.glob(f"*/{RECORD}"))]
     if not folders:
-        raise FileNotFoundError(f"{root.resolve()} has no {RECORD} in a folder of a folder; run this in the repository")
-    files: dict[Path, bytes] = {}
-    models = []
+        raise FileNotFoundError(
+            f"{root.resolve()} has no {RECORD} in a folder beside a pyproject.toml; run this in the repository"
+        )
+    files: dict[Path, bytes | None] = {}
+    models: list[dict[str, Any]] = []
     for folder in folders:
         place = folder.relative_to(root)
         of_model = _model_files(folder, place)
-        models.append(json.loads(of_model[Path(RECORD)]) | {"folder": place.as_posix()})
+        models.append(json.loads(of_model[Path(RECORD)] or b"") | {"folder": place.as_posix()})
         files |= {place / name: content for name, content in of_model.items()}
     models.sort(key=lambda model: model["name"])
+    for one, other in itertools.pairwise(models):
+        if one["name"] == other["name"]:
+            raise ValueError(f"{one['folder']} and {other['folder']} have one name; give each model its own")
     files[CATALOGUE] = _json(
         {"models": [_public(model) for model in models], "architectures": architectures(models, root)}
     )
@@ -106,10 +118,12 @@ def contents(root: Path) -> dict[Path, bytes]:
     return files | packages(models, root)
 
 
-def _model_files(folder: Path, place: Path) -> dict[Path, bytes]:
-    """What is written into the folder of a model."""
-    recipe, run = load_recipe(folder / "recipe.yaml"), read_figures(folder)
-    record = with_files(read_mapping(folder / RECORD), folder, recipe, run, folder.parent)
+def _model_files(folder: Path, place: Path) -> dict[Path, bytes | None]:
+    """What is written into the folder of a model; None for figures of other data, which are to be removed."""
+    recipe, run, record = load_recipe(folder / "recipe.yaml"), read_figures(folder), read_record(folder)
+    if record is None or record["name"] != folder.name:
+        raise ValueError(f"{place / RECORD} must have the name of its folder, {folder.name!r}")
+    record = with_files(record, folder, recipe, run, folder.parent)
     if record["package"] is None:
         record["package"] = _project(folder.parent / "pyproject.toml")
     with TemporaryDirectory() as name:
@@ -119,7 +133,8 @@ def _model_files(folder: Path, place: Path) -> dict[Path, bytes]:
                 shutil.copy(file, written)
         write_released(written, place, record, recipe, run)
         names = [Path(RECORD), Path("README.md"), *(p.relative_to(written) for p in written.glob(f"{EVAL_RESULTS}/*"))]
-        return {path: (written / path).read_bytes() for path in names}
+        late = dict.fromkeys(path.relative_to(folder) for path in folder.glob(f"{EVAL_RESULTS}/*.yaml"))
+        return late | {path: (written / path).read_bytes() for path in names}
 
 
 def _public(model: dict[str, Any]) -> dict[str, Any]:
@@ -130,8 +145,9 @@ def _public(model: dict[str, Any]) -> dict[str, Any]:
 def architectures(models: list[dict[str, Any]], root: Path) -> dict[str, dict[str, str]]:
     """For every architecture that ``from_paper`` knows its config class and the model that is most like it."""
     found = {}
-    for papers, config_class in ((RNN_PAPERS, AttentionalRNNConfig), (CLASSIFIER_PAPERS, SelfAttentiveConfig)):
-        fields = LIKENESS[config_class]
+    for (config_class, fields), papers in zip(
+        LIKENESS.items(), (RNN_PAPERS, CLASSIFIER_PAPERS, TRANSFORMER_PAPERS), strict=True
+    ):
         configs = {
             model["name"]: config_class.from_pretrained(root / model["folder"])
             for model in sorted(models, key=lambda model: model["bytes"])
@@ -155,11 +171,16 @@ def index(models: list[dict[str, Any]]) -> str:
 def _row(model: dict[str, Any]) -> list[str]:
     papers = ", ".join(f"[{paper['name']}]({paper['url']})" for paper in model["papers"])
     return [
-        f"[`{model['name']}`]({model['folder']})",
-        f"{model['task'].replace('-', ' ')}; {model['data']}; {papers}",
+        f"[{_name(model)}]({model['folder']})",
+        f"{model['task'].replace('-', ' ')}; {escaped(model['data'])}; {papers}",
         f"{model['bytes'] / 1e6:.1f}",
         ", ".join(first_figures(model)),
     ]
+
+
+def _name(model: dict[str, Any]) -> str:
+    """The name of a model as code in a table."""
+    return code(model["name"]).replace("|", r"\|")
 
 
 def overview(models: list[dict[str, Any]]) -> str:
@@ -167,7 +188,7 @@ def overview(models: list[dict[str, Any]]) -> str:
     header = ["model", "task", "languages", "parameters", "licence", "commercial use", "version", "package"]
     rows = [
         [
-            f"[`{model['name']}`](../{model['folder']}/README.md)",
+            f"[{_name(model)}](../{model['folder']}/README.md)",
             model["task"],
             ", ".join(model["languages"]),
             f"{model['parameters']:,}",
@@ -235,7 +256,7 @@ def with_sections(text: str, path: Path, *sections: str) -> str:
 
 
 def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     if as_json:
         print(json.dumps(models, indent=1, ensure_ascii=False))
     elif not models:
-        print("no trained model is all of this", file=sys.stderr)
+        print("no trained model fits all of these options", file=sys.stderr)
     elif [model["name"] for model in models] == [pattern]:
         _print_one(models[0])
     else:

@@ -86,7 +86,12 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
         if is_wanted and (path.is_file() or path.is_symlink()):
             sent.append(path.name)
         elif path.name == RESULTS and path.is_dir() and not path.is_symlink():
-            sent += sorted(f"{RESULTS}/{file.name}" for file in path.glob("*.yaml"))
+            for file in sorted(path.iterdir()):
+                name = f"{RESULTS}/{file.name}"
+                if file.suffix == ".yaml" and (file.is_file() or file.is_symlink()):
+                    sent.append(name)
+                else:
+                    kept[name] = _reason(file)
         else:
             kept[path.name] = _reason(path)
     _refuse_links_out(folder, sent)

@@ -40,9 +40,13 @@ def folder(make_folder: Callable[[int], Path], tmp_path: Path) -> Path:
 
 
 def test_what_is_of_no_known_kind_stays(folder: Path) -> None:
+    (folder / ".eval_results" / "old.yaml").mkdir(parents=True)
+    (folder / ".eval_results" / "notes.txt").touch()
+    (folder / ".eval_results" / "data.yaml").touch()
     found = contents(folder)
-    assert set(found.sent) == MODEL
-    expected = KEPT | {"checkpoints": "a folder", "pipe.json": "not a plain file", "key": "of an unknown kind"}
+    assert set(found.sent) == MODEL | {".eval_results/data.yaml"}
+    inside = {".eval_results/notes.txt": "of an unknown kind", ".eval_results/old.yaml": "a folder"}
+    expected = inside | KEPT | {"checkpoints": "a folder", "pipe.json": "not a plain file", "key": "of an unknown kind"}
     assert found.kept == expected
 
 

@@ -1,5 +1,6 @@
 """The command line of ``publish``: its options, and no traceback for errors that a user can correct."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -121,13 +122,23 @@ def test_all_models_are_sent_verified_tagged_and_listed(tmp_path: Path) -> None:
             results = [path for path in tagged.files if path.startswith(".eval_results/")]
             assert bool(results) == (model["dataset"] is not None)
             assert "record.json" in tagged.files
-        # Other weights under a version that is there.
-        shutil.copytree(model_path(SENTIMENT), other := tmp_path / "other")
-        record = json.loads((other / "record.json").read_text()) | {"sha256": "0" * 64}
-        (other / "record.json").write_text(json.dumps(record))
-        lines = {"other": [str(other), f"zoo/{SENTIMENT}"]}
+        # Other weights under a version that is there, with their record, with the old one, and with anybody's.
+        lines = {}
+        for name, change in (
+            ("other", {"sha256": hashlib.sha256(b"other").hexdigest()}),
+            ("old", {}),
+            ("foreign", None),
+        ):
+            shutil.copytree(model_path(SENTIMENT), folder := tmp_path / name)
+            (folder / "model.safetensors").write_bytes(b"other")
+            record = {} if change is None else json.loads((folder / "record.json").read_text()) | change
+            (folder / "record.json").write_text(json.dumps(record))
+            lines[name] = [str(folder), f"zoo/{SENTIMENT}"]
         ended = run_python("-c", PUBLISH, json.dumps(lines), environment=there)
-        assert "has other weights under the tag v1" in json.loads(ended.stdout.splitlines()[-1])["other"]
+        said = json.loads(ended.stdout.splitlines()[-1])
+        assert "has other weights under the tag v1" in said["other"]
+        assert "record.json is of other weights than those beside it" in said["old"]
+        assert "record.json is no record of a model: it has no valid name, version" in said["foreign"]
 
 
 def test_errors_are_words(published: dict[str, str], hub: LoopbackHub) -> None:

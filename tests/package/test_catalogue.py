@@ -4,13 +4,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import PreTrainedConfig
 
-from attnzoo import AttentionalRNNConfig, list_models, model_info, model_path
+from attnzoo import (
+    AttentionalRNNConfig,
+    SelfAttentiveConfig,
+    SmallTransformerConfig,
+    list_models,
+    model_info,
+    model_path,
+)
 from attnzoo.catalogue import loading_lines
 from attnzoo.cli import main
-from attnzoo.configuration_attentional_rnn import PAPERS
 from tests.package.snippets import run_alone
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +29,14 @@ def test_models_are_found_by_what_they_are() -> None:
     assert sorted(everything, key=lambda name: model_info(name)["bytes"]) == everything
     assert list_models("*g2p*", language="sv") == ["attentional-rnn-g2p-sv"]
     assert {*list_models(task="translation")} == {name for name in everything if name.endswith("en-de")}
-    for paper in ("see2017", "see2017-coverage", "Pointer-Generator", "1704.04368", "see et al."):
+    for paper in (
+        "see2017",
+        "see2017-coverage",
+        "Pointer-Generator",
+        "1704.04368",
+        "https://arxiv.org/abs/1704.04368",
+        "see et al.",
+    ):
         assert list_models(paper=paper) == ["attentional-rnn-debian-summaries"]
     assert list_models(license="MIT") == list_models("*g2p*", license="mit", max_bytes=2_000_000)
     sold = list_models(license="commercial")
@@ -36,6 +51,9 @@ def test_models_are_found_by_what_they_are() -> None:
         ({"task": "g2p"}, "no model has task='g2p'; there are fill-mask, grapheme-to-phoneme"),
         ({"language": "no"}, "no model has language='no'; there are de, en"),
         ({"license": "GPL-3.0"}, "no model has license='GPL-3.0'; there are Apache-2.0"),
+        ({"paper": "luong2015-nonsense"}, "no model follows paper='luong2015-nonsense'"),
+        ({"paper": "http"}, "no model follows paper='http'"),
+        ({"paper": ""}, "no model follows paper=''"),
         ({"paper": "cho2014"}, r"no model follows paper='cho2014'; there are .*the nearest trained model is"),
     ],
 )
@@ -61,11 +79,22 @@ def test_a_name_without_weights_leads_to_the_nearest(name: str, hint: str) -> No
             ask(name)
 
 
-def test_every_architecture_of_a_paper_has_a_nearest_model() -> None:
-    for paper in PAPERS:
-        assert AttentionalRNNConfig.from_paper(paper)
-        with pytest.raises(ValueError, match=r"the nearest trained model is [\w-]+$"):
+@pytest.mark.parametrize("config", [AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig])
+def test_every_architecture_of_a_paper_has_a_nearest_model(config: type[PreTrainedConfig]) -> None:
+    for paper in sys.modules[config.__module__].PAPERS:
+        family = config.model_type.replace("_", "-")
+        with pytest.raises(ValueError, match=rf"{config.__name__}\.from_paper.* the nearest trained model is {family}"):
             model_info(paper)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"pattern": None}, {"task": 5}, {"paper": b"x"}, {"license": ["MIT"]}, {"max_bytes": "1"}], ids=str
+)
+def test_an_argument_of_another_type_is_named(asked: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=f"{next(iter(asked))} must be"):
+        list_models(**asked)
+    with pytest.raises(TypeError, match="name must be str, got None"):
+        model_info(None)  # type: ignore[arg-type]
 
 
 def test_list_and_info_are_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +104,7 @@ def test_list_and_info_are_one(capsys: pytest.CaptureFixture[str]) -> None:
     _, *rows = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows] == list_models(license="commercial", language="en")
     main(["list", "*g2p*", "--task", "translation"])
-    assert capsys.readouterr() == ("", "no trained model is all of this\n")
+    assert capsys.readouterr() == ("", "no trained model fits all of these options\n")
     with pytest.raises(SystemExit, match="no trained model is named 'bahdanau2014'"):
         main(["list", "bahdanau2014"])
 

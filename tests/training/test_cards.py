@@ -263,6 +263,8 @@ def test_texts_of_a_run_are_no_markup(name: str, run: Path, dictionary: Path, tm
         (("validation", "examples"), "# 3"),
         (("validation", "num_beams"), ["a"]),
         (("test", "per"), None),
+        (("test", "per_low"), math.nan),
+        (("test", "per_high"), "6"),
         (("minutes",), math.inf),
         (("steps",), True),
         (("averaged",), "<b>"),

@@ -189,6 +189,12 @@ def test_other_weights_under_a_name_are_another_version(
     second = json.loads(record.read_text())
     assert second["version"] == 2
     assert second["earlier"] == [{"version": 1, "sha256": first["sha256"], "commit": commit}]
+    with torch.no_grad():
+        next(model.parameters()).mul_(2)
+    model.save_pretrained(folder / "best")
+    release.main([str(folder), "named"])  # the second weights are in no commit
+    third = json.loads(record.read_text())
+    assert third["earlier"] == [*second["earlier"], {"version": 2, "sha256": second["sha256"], "commit": None}]
 
 
 def test_a_checkpoint_has_no_path_of_the_machine_and_is_evaluated_inside_its_run(

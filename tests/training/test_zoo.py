@@ -10,7 +10,8 @@ import pytest
 import yaml
 from attnzoo.training.data import licenses
 from attnzoo.training.data.cmudict import CMUDICT
-from attnzoo.training.recipe import load_recipe
+from attnzoo.training.data.known import find_known
+from attnzoo.training.recipe import load_recipe, save_recipe
 from attnzoo.training.record import origins
 from attnzoo.training.tasks import TASKS
 from attnzoo.training.zoo import SECTION, main, out_of_date
@@ -97,6 +98,38 @@ def test_a_package_of_models_needs_a_name_alone(repository: Path) -> None:
         main(["--root", str(repository)])
 
 
+def test_a_name_of_data_is_no_markup_in_a_table(repository: Path) -> None:
+    folder = repository / "model_cards" / SST2
+    save_recipe(load_recipe(folder / "recipe.yaml", ["task.data.path=a|b <i>.csv"]), folder / "recipe.yaml")
+    change(folder / "record.json", data="a|b <i>.csv")
+    main(["--root", str(repository)])
+    for path in (repository / "README.md", folder / "README.md"):
+        assert r"a\|b &lt;i&gt;.csv" in path.read_text(encoding="utf-8")
+    assert "| a\\|b &lt;i&gt;.csv |  | not known |" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_only_models_of_packages_count_and_old_figures_go(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(repository / "model_cards" / SST2, repository / "runs" / "mine")
+    assert not out_of_date(repository)
+    stale = repository / "model_cards" / SST2 / ".eval_results" / "imdb.yaml"
+    stale.touch()
+    assert out_of_date(repository) == [stale.relative_to(repository)]
+    main(["--root", str(repository)])
+    assert not stale.exists()
+    (repository / "shelf").mkdir()
+    shutil.copy(repository / "model_cards" / "pyproject.toml", repository / "shelf")
+    shutil.copytree(repository / "model_cards" / SST2, repository / "shelf" / SST2)
+    with pytest.raises(SystemExit, match="have one name"):
+        main(["--root", str(repository)])
+    (repository / "shelf" / SST2).rename(repository / "shelf" / "other")
+    with pytest.raises(SystemExit, match="must have the name of its folder, 'other'"):
+        main(["--root", str(repository)])
+    shutil.copy(repository / "shelf" / "pyproject.toml", repository / "runs")
+    (repository / "runs" / "mine" / "record.json").write_text("{}")
+    with pytest.raises(SystemExit, match="it has no valid name, version"):
+        main(["--root", str(repository)])
+
+
 def test_a_file_without_a_place_for_its_part_is_named(repository: Path) -> None:
     (repository / "README.md").write_text("nothing")
     before = (repository / "docs/models.md").read_bytes()
@@ -113,6 +146,31 @@ def test_the_origins_are_those_of_all_trainings() -> None:
     recipe = load_recipe(CARDS / G2P / "recipe.yaml")
     recipe.training.start_from = "runs/of_my_own/best"
     assert [origin.name for origin in origins(recipe, CARDS)] == [CMUDICT.sources[0].name, "of_my_own"]
+
+
+def test_an_own_run_and_anybodys_dataset_have_no_licence_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with the name of a shipped recipe was trained from what its own recipe says."""
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe(ROOT / "configs" / "g2p_sv.yaml")
+    gruut = [*origins(recipe, tmp_path)]
+    for folder in ("runs/g2p_sv/best", str(tmp_path / "runs/g2p_sv/best")):
+        shutil.rmtree("runs", ignore_errors=True)
+        recipe.training.start_from = "runs/g2p_sv/best"
+        assert [*origins(recipe, tmp_path)] == gruut
+        recipe.training.start_from = folder
+        Path("runs/g2p_sv/best").mkdir(parents=True)
+        assert [*origins(recipe, tmp_path)] == [*gruut, licenses.Origin(name="g2p_sv")]
+        own = load_recipe(ROOT / "configs" / "g2p_sv.yaml", ["task.data.path=secret.dict"])
+        save_recipe(own, Path("runs/g2p_sv/recipe.yaml"))
+        assert [*origins(recipe, tmp_path)] == [*gruut, licenses.Origin(name="secret.dict")]
+    known = [data for task in TASKS.values() for data in task.known_data]
+    for name in ("mr_cr", "debian", "tatoeba_en_de", "multi30k"):
+        assert find_known(f"someone/{name}", known) is None
+        assert find_known(f"data/{name}", known) == find_known(f"/of/mine/{name}", known) is not None
+        Path("someone", name).mkdir(parents=True)
+        assert find_known(f"someone/{name}", known) is not None
 
 
 @pytest.mark.parametrize("name", list_models())

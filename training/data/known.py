@@ -9,6 +9,9 @@ from typing import Any
 
 from .licenses import License, Origin
 
+# Ids of the Hub. Paths in the folder data/, where the recipes have their data, and of package files only look like ids.
+HUB_ID = re.compile(r"(?!data/)\w[\w.-]*/\w[\w.-]*(?<!\.whl|\.tgz)")
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnownData:
@@ -17,7 +20,7 @@ class KnownData:
     Attributes:
         path: a regular expression that matches ``task.data.path``.
         name: the name of the data on a card.
-        license: the licence of models that are trained on it; None if nobody has said what the data allows.
+        license: the licence of models that are trained on it; None if it is not known what the data allow.
         sources: what the data are made of, each with its licence.
         language: the card's metadata: codes of ISO 639.
         source: the origin of the data, as Markdown; None for a dataset of the Hub, to which a card links.
@@ -54,5 +57,7 @@ def package_folder(name: str, path: str | Path) -> Path:
 
 
 def find_known(path: str, known: Iterable[KnownData]) -> KnownData | None:
-    """The data set that this path names."""
-    return next((data for data in known if re.fullmatch(data.path, Path(path).as_posix())), None)
+    """The data set that this path names. A dataset of the Hub is known by its whole id alone."""
+    is_of_hub = HUB_ID.fullmatch(path) is not None and not Path(path).exists()
+    named = (data for data in known if re.fullmatch(data.path, Path(path).as_posix()))
+    return next((data for data in named if not is_of_hub or path == data.hub_id), None)

@@ -33,7 +33,7 @@ class Origin:
     Attributes:
         name: the name of the data or of the package.
         version: the version that was used; None where the data have none.
-        license: the licence of the data, which may differ from that of the package; None if nobody has said it.
+        license: the licence of the data, which may differ from that of the package; None if it is not known.
         url: where the data are.
         sha256: the SHA-256 of the package or file; None for a dataset of the Hub, and for data made of many files.
     """

@@ -39,7 +39,7 @@ class Card:
         metric_note: the definition of each figure.
         limits: what the model cannot do.
         pictures: files that :meth:`Task.draw` writes, with their captions.
-        license: the licence of the model; None if nobody has said what the data allows.
+        license: the licence of the model; None if it is not known what the data allow.
         language: metadata: codes of ISO 639.
         split_note: the origin of the data and its splits.
         example: an input, for the snippet.
