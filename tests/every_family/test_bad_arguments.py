@@ -161,7 +161,8 @@ def test_markup(arguments: tuple[Any, ...], said: str) -> None:
 
 @pytest.mark.parametrize("name", [None, 3, "", "attentional-rnn-g2p-cmudic", ["a"], Path("x")], ids=str)
 def test_names_of_models(name: Any) -> None:
-    require_own_error(lambda: attnzoo.model_path(name), repr(name), "attentional-rnn-g2p-cmudict")
+    advice = "attentional-rnn-g2p-cmudict" if isinstance(name, str) else "name must be str"
+    require_own_error(lambda: attnzoo.model_path(name), repr(name), advice)
 
 
 def test_an_adapted_model_is_aligned_and_shown() -> None:
