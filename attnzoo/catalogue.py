@@ -44,7 +44,8 @@ def list_models(
     for key, text in texts.items():
         _require(key, text, str if key == "pattern" else str | None)
     _require("max_bytes", max_bytes, int | float | None)
-    models = _catalogue()["models"]
+    catalogue = _catalogue()
+    models = catalogue["models"]
     values: dict[str, tuple[str | None, dict[str, set[str]]]] = {
         "task": (task, {model["name"]: {model["task"]} for model in models}),
         "language": (language, {model["name"]: {*model["languages"]} for model in models}),
@@ -58,10 +59,13 @@ def list_models(
                 raise ValueError(f"no model has {key}={asked!r}; there are {', '.join(sorted(known))}")
             found = [m for m in found if asked.casefold() in {value.casefold() for value in of_model[m["name"]]}]
     if paper is not None:
-        if not any(_follows(model, paper) for model in models):
+        followers = [model["name"] for model in models if _follows(model, paper, catalogue)]
+        if not followers:
             keys = sorted({of_one["key"] for model in models for of_one in model["papers"]})
-            raise ValueError(f"no model follows paper={paper!r}; there are {', '.join(keys)}{_nearest(paper)}")
-        found = [model for model in found if _follows(model, paper)]
+            raise ValueError(
+                f"no model follows paper={paper!r}; there are {', '.join(keys)}{_nearest(paper, catalogue)}"
+            )
+        found = [model for model in found if model["name"] in followers]
     if max_bytes is not None:
         found = [model for model in found if model["bytes"] <= max_bytes]
     return [model["name"] for model in sorted(found, key=lambda model: model["bytes"])]
@@ -76,13 +80,14 @@ def model_info(name: str) -> dict[str, Any]:
             ``from_paper`` knows, the one that is most like it.
     """
     _require("name", name, str)
-    models = _catalogue()["models"]
+    catalogue = _catalogue()
+    models = catalogue["models"]
     for model in models:
         if model["name"] == name:
             return dict(model)
-    followers = [model["name"] for model in models if _follows(model, name)]
+    followers = [model["name"] for model in models if _follows(model, name, catalogue)]
     close = difflib.get_close_matches(name, [model["name"] for model in models], n=3)
-    if nearest := _nearest(name):
+    if nearest := _nearest(name, catalogue):
         hint = nearest
     elif followers:
         hint = f"; after this paper there are {', '.join(followers)}"
@@ -135,8 +140,8 @@ def _licenses(model: dict[str, Any]) -> set[str]:
     return {license_name(model)} | ({COMMERCIAL} if model["commercial"] else set())
 
 
-def _follows(model: dict[str, Any], paper: str) -> bool:
-    asked, architectures = paper.casefold(), _catalogue()["architectures"]
+def _follows(model: dict[str, Any], paper: str, catalogue: dict[str, Any]) -> bool:
+    asked, architectures = paper.casefold(), catalogue["architectures"]
     return any(
         asked in (of_one["key"], of_one["url"].casefold(), of_one["url"].casefold().rstrip("/").rpartition("/")[2])
         or (asked in architectures and asked.startswith(f"{of_one['key']}-"))
@@ -145,9 +150,9 @@ def _follows(model: dict[str, Any], paper: str) -> bool:
     )
 
 
-def _nearest(architecture: str) -> str:
+def _nearest(architecture: str, catalogue: dict[str, Any]) -> str:
     """The model most like an architecture of a paper, as the end of a sentence; empty if it is none."""
-    nearest = _catalogue()["architectures"].get(architecture)
+    nearest = catalogue["architectures"].get(architecture)
     if nearest is None:
         return ""
     config, name = nearest["config"], nearest["model"]

@@ -1,9 +1,9 @@
 """What a million sentence pairs take before the first step: seconds and memory of each process.
 
 ``python -m tests.benchmarks.million_rows`` writes the pairs to a temporary folder and prepares a training on two CPU
-processes, twice: the second time everything comes from the cache. A row of the output is a process. Its seconds are by
-the clock and, in brackets, of the processor; "private" is memory that no file is mapped to, and "most" also counts
-mapped files, which the system takes back when it needs room.
+processes of one thread, twice: the second time everything comes from the cache. A row of the output is a process. Its
+seconds are by the clock and, in brackets, of the processor; "private" is memory that no file is mapped to, and "most"
+also counts mapped files, which the system takes back when it needs room.
 """
 
 import argparse

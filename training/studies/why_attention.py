@@ -79,16 +79,17 @@ def run(models: Path, plot: Path, overrides: list[str]) -> None:
     long_texts = [sources[row] for row in groups[f"{LONG} and more"][:TIMED]]
     found = {}
     for folder in folders:
+        name = folder.name.removesuffix(PATTERN[1:])
         model, tokenizer = load_model(task.auto_class, folder)
         predictions = task.predict(model, tokenizer, "test", **decoding_of(task, model, None))
-        found[folder.name.removesuffix(PATTERN[1:])] = {
+        found[name] = {
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "bytes": (folder / "model.safetensors").stat().st_size,
             "tokens_per_second": speed(model, tokenizer, long_texts),
-            "bleu": {name: bleu_of(predictions, references, rows) for name, rows in groups.items()},
+            "bleu": {group: bleu_of(predictions, references, rows) for group, rows in groups.items()},
             "alignment": alignment_of(model, tokenizer),
         }
-        print(f"{folder.name}: BLEU {found[folder.name.removesuffix(PATTERN[1:])]['bleu']['all'][0]:.2f}", flush=True)
+        print(f"{name}: BLEU {found[name]['bleu']['all'][0]:.2f}", flush=True)
     record = {"texts": {name: len(rows) for name, rows in groups.items()}, "models": found}
     plot.parent.mkdir(parents=True, exist_ok=True)
     plot.with_suffix(".json").write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
