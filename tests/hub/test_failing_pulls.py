@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -165,17 +166,18 @@ def test_offline(pulled: dict[str, str], hub: LoopbackHub, make_folder: MakeFold
 
 
 @pytest.mark.hub
-def test_a_hub_that_is_down(make_folder: MakeFolder, tmp_path: Path) -> None:
-    with loopback_hub() as hub:
-        hub.put("pulls/sound", files_of(make_folder(50)))
-        load = load_of("pulls/sound")
-        assert attempt(hub.endpoint, tmp_path, {"load": load})["load"].startswith("ok")
+def test_a_hub_that_is_down(hub: LoopbackHub, make_folder: MakeFolder, tmp_path: Path) -> None:
+    hub.put("pulls/down", files_of(make_folder(50)))
+    load = load_of("pulls/down")
+    assert attempt(hub.endpoint, tmp_path, {"load": load})["load"].startswith("ok")
     attempts: Attempts = {
         "cached": load,
         "not cached": load_of("pulls/other"),
         "push": push_of(make_folder(50), "zoo/down"),
     }
-    said = attempt(hub.endpoint, tmp_path, attempts)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # it never listens, and no other program can take its port meanwhile
+        said = attempt(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, attempts)
     assert said["cached"].startswith("ok AttentionalRNN")
     assert said["not cached"].startswith("OSError: We couldn't connect to")
     assert said["push"].startswith("ConnectionError: no answer from the Hub at")
