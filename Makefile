@@ -17,7 +17,7 @@ say = @printf '\n== %s\n' "$(1)"
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-gpu   run the tests of all families on a GPU' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make notebooks   run the notebooks' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench-gpu   measure training and decoding on a GPU beside plain torch and Marian' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make results   measure every trained model on every test set again, into results/results.csv' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
+		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-gpu   run the tests of all families on a GPU' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make notebooks   run the notebooks' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models and attnzoo-shelf into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench-gpu   measure training and decoding on a GPU beside plain torch and Marian' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make results   measure every trained model on every test set again, into results/results.csv' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # What training needs, and no more. Made again whenever the dependencies change.
@@ -125,22 +125,23 @@ wheel: $(VENV)/installed
 
 # Built from a copy, since setuptools writes folders of its own next to pyproject.toml.
 models-wheel: $(VENV)/installed
-	$(call say,Building attnzoo-models)
-	rm -rf build/models && mkdir -p build && cp -R model_cards build/models
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist build/models
+	$(call say,Building attnzoo-models and attnzoo-shelf)
+	rm -rf build/model_cards build/shelf && mkdir -p build && cp -R model_cards shelf build
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist build/model_cards build/shelf
 
 $(VENV)/release: $(VENV)/installed
 	$(call say,Installing what a release is built with into $(VENV))
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]'
 	@touch $@
 
-# The sources and wheels of both packages, each tried in an empty environment of every installed Python; the packages
+# The sources of attnzoo and the wheels of all packages, each tried in an empty environment of every installed Python; the packages
 # that they were tested with (SBOM), and the hashes of all files.
 release: $(VENV)/release
-	$(call say,Building attnzoo and attnzoo-models into dist/)
-	rm -rf dist build/models && mkdir -p build && cp -R model_cards build/models
+	$(call say,Building attnzoo and attnzoo-models and attnzoo-shelf into dist/)
+	rm -rf dist build/model_cards build/shelf && mkdir -p build && cp -R model_cards shelf build
 	$(BIN)/python -m build --outdir dist .
-	$(BIN)/python -m build --wheel --outdir dist build/models
+	$(BIN)/python -m build --wheel --outdir dist build/model_cards
+	$(BIN)/python -m build --wheel --outdir dist build/shelf
 	$(BIN)/twine check --strict dist/*
 	for version in $(PYTHONS); do \
 		if python$$version -c '' 2>/dev/null; then sh tests/package/try_release.sh python$$version || exit 1; \

@@ -6,7 +6,9 @@
 
 ON_INDEX = False
 MODELS = "attnzoo-models"
-FOLDERS = {MODELS: "./model_cards"}  # of the packages of models that attnzoo does not contain, in a clone
+SHELF = "attnzoo-shelf"
+# Of the packages of models that attnzoo does not contain, in a clone.
+FOLDERS = {MODELS: "./model_cards", SHELF: "./shelf"}
 
 
 def pip_install(*extras: str, models: str | None = None) -> str:

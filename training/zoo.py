@@ -13,6 +13,7 @@ files of each folder say, and writes
 
 import itertools
 import json
+import os
 import re
 import shutil
 import sys
@@ -29,6 +30,7 @@ from attnzoo.configuration_self_attentive import PAPERS as CLASSIFIER_PAPERS
 from attnzoo.configuration_self_attentive import SelfAttentiveConfig
 from attnzoo.configuration_small_transformer import PAPERS as TRANSFORMER_PAPERS
 from attnzoo.configuration_small_transformer import SmallTransformerConfig
+from attnzoo.installing import SHELF
 
 from .card import EVAL_RESULTS, write_released
 from .commands.exits import exit_on_user_error
@@ -164,8 +166,8 @@ def architectures(models: list[dict[str, Any]], root: Path) -> dict[str, dict[st
 
 
 def index(models: list[dict[str, Any]]) -> str:
-    """The table of the README, a row for every model, as Markdown."""
-    return _table(COLUMNS, [_row(model) for model in models])
+    """The table of the README, a row for every model that is not of the shelf, as Markdown."""
+    return _table(COLUMNS, [_row(model) for model in models if model["package"] != SHELF])
 
 
 def _row(model: dict[str, Any]) -> list[str]:
@@ -210,13 +212,14 @@ def packages(models: list[dict[str, Any]], root: Path) -> dict[Path, bytes]:
     """The files ``pyproject.toml`` of all packages, each with the models whose records name it."""
     files = {}
     named = set()
-    folders = {Path(), *(Path(model["folder"]).parent for model in models)}
-    for path in sorted(folder / "pyproject.toml" for folder in folders):
+    for path in sorted(path.relative_to(root) for depth in ("", "*/") for path in root.glob(f"{depth}pyproject.toml")):
         text, package = (root / path).read_text(encoding="utf-8"), _project(root / path)
         named.add(package)
         module = "attnzoo.models" if package == "attnzoo" else package.replace("-", "_")
         places = {
-            f'"{module}.{model["name"].replace("-", "_")}"': Path(model["folder"]).relative_to(path.parent).as_posix()
+            f'"{module}.{model["name"].replace("-", "_")}"': Path(
+                os.path.relpath(model["folder"], path.parent)
+            ).as_posix()
             for model in models
             if model["package"] == package
         }

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from attnzoo import list_models, model_info
+from attnzoo.installing import FOLDERS
 from setup import long_description
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +36,7 @@ def test_the_description_has_no_relative_link() -> None:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both wheels, built from a clean copy of the tracked files."""
+    """All wheels, built from a clean copy of the tracked files."""
     folder = tmp_path_factory.mktemp("wheels")
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in filter(None, tracked.decode().split("\0")):
@@ -42,9 +44,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / "source" / name)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder / "dist")]
-    subprocess.run([*build, str(folder / "source"), str(folder / "source" / "model_cards")], check=True)
-    attnzoo, models = sorted((folder / "dist").glob("*.whl"))
-    return {"attnzoo": attnzoo, "attnzoo-models": models}
+    places = [str(folder / "source" / place) for place in (".", *FOLDERS.values())]
+    subprocess.run([*build, *places], check=True)
+    built = {path.name.split("-")[0].replace("_", "-"): path for path in (folder / "dist").glob("*.whl")}
+    assert built.keys() == {"attnzoo", *FOLDERS}
+    return built
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +80,15 @@ def test_the_wheel_holds_the_package_and_its_metadata(wheels: dict[str, Path]) -
     assert not [name for name in names if not name.startswith(("attnzoo/", "attnzoo-"))]
     assert metadata["Author"]
     assert "](docs/" not in metadata.get_payload()
-    with zipfile.ZipFile(wheels["attnzoo-models"]) as wheel:
-        weights = [name for name in wheel.namelist() if name.endswith("model.safetensors")]
-    assert len(weights) == len(list(ROOT.glob("model_cards/*/config.json"))) - 2
-    for name, limit in {"attnzoo": 16e6, "attnzoo-models": 40e6}.items():
+    packaged: dict[str, set[str]] = {}
+    for name, path in wheels.items():
+        with zipfile.ZipFile(path) as wheel:
+            weights = {n for n in wheel.namelist() if n.endswith("model.safetensors")}
+        packaged[name] = {Path(weight).parent.name.replace("_", "-") for weight in weights}
+    for model in list_models():
+        assert [name for name, models in packaged.items() if model in models] == [model_info(model)["package"]]
+    assert sum(map(len, packaged.values())) == len(list_models())
+    for name, limit in {"attnzoo": 16e6, "attnzoo-models": 80e6, "attnzoo-shelf": 60e6}.items():
         assert wheels[name].stat().st_size < limit
 
 
