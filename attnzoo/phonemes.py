@@ -11,11 +11,11 @@ from .messages import shown
 
 OPEN, CLOSE = "⟦", "⟧"
 DEFAULT_ACCENT = f"{OPEN}us{CLOSE}"  # for a model of several accents
-ACCENT_AND_SPELLING = re.compile(rf"({OPEN}[a-z]{{2,}}{CLOSE})?(.*)", re.DOTALL)
+ACCENT_AND_SPELLING = re.compile(rf"({OPEN}[a-z]{{2,}}(?:_[a-z]+)*{CLOSE})?(.*)", re.DOTALL)
 
 
 def accent_and_spelling(word: str) -> tuple[str, str]:
-    """The accent's token that a word begins with, such as ⟦us⟧ (or an empty text), and the rest of the word."""
+    """The token of the accent or language that a word begins with, such as ⟦us⟧ (or an empty text), and the rest."""
     accent, spelling = ACCENT_AND_SPELLING.fullmatch(word).groups("")  # type: ignore[union-attr]  # any text matches
     return accent, spelling
 

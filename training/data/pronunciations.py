@@ -44,9 +44,9 @@ class PronunciationData(Source):
             packages; or rows of a word and a pronunciation (phonemes separated by spaces), in any form that ``Source``
             reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes, separated
             by spaces or a tab; ";;;" or "# " starts a comment. In all of them "word(2)" is another pronunciation of the
-            word, and a word may begin with its accent: lowercase letters in brackets, such as ⟦us⟧. The first line of a
-            table of two columns without ``columns`` may be a header or a row; it is a row if it lacks the names of the
-            columns and one of its phonemes is in another row.
+            word, and a word may begin with its accent or language: lowercase letters in brackets, such as ⟦us⟧ or
+            ⟦hun_latn⟧. The first line of a table of two columns without ``columns`` may be a header or a row; it is a
+            row if it lacks the names of the columns and one of its phonemes is in another row.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: the name of the column of words.
@@ -64,6 +64,9 @@ class PronunciationData(Source):
             model learns to read words that are longer than those of the data. One part keeps its primary stress. The
             stress of the others becomes secondary, or is dropped if no training word has such a phoneme. Not for
             streams.
+        balance: how many turns the accents get that have fewer training words than the largest: in proportion to their
+            number of words to the power of ``balance``. 1 leaves the words as they are; 0 gives all accents as many
+            turns. See :func:`.balanced_accents.balanced`. Not for streams.
         extra_words: a file of more words to train on, such as words with the pronunciations that a model gives them; it
             is read as ``path`` is. Words of the data and held-out words are left out of it. Not for streams.
     """
@@ -75,11 +78,16 @@ class PronunciationData(Source):
     stress: Literal["keep", "drop"] | None = None
     split_by: Literal["word", "family"] | None = None
     compounds: int = 0
+    balance: float | int = 1.0
     extra_words: str | None = None
 
     def __post_init__(self) -> None:
         if self.compounds < 0:
             raise ValueError(f"task.data.compounds must be at least 0, got {self.compounds}")
+        if not 0 <= self.balance <= 1:
+            raise ValueError(f"task.data.balance must be from 0 to 1, got {self.balance}")
+        if self.balance < 1 and self.streaming:
+            raise ValueError("task.data.balance counts words of a whole split; leave it out with task.data.streaming")
         if self.extra_words is not None and self.streaming:
             raise ValueError("task.data.extra_words is not for streams; leave it out with task.data.streaming")
         if self.compounds and self.streaming:

@@ -18,6 +18,7 @@ from attnzoo.pipelines import readable_word
 from attnzoo.viewer import plot_alignments
 
 from ..data import cmudict
+from ..data.balanced_accents import balanced
 from ..data.cmudict import CMUDICT
 from ..data.gruut import GRUUT
 from ..data.joined_words import joined_words
@@ -36,6 +37,7 @@ STRESS_NOTE = (
     " Stress errors: words with the right phonemes and the wrong stress; PER and WER without stress ignore it. "
     "The 95 % confidence intervals over words in `run.json` are by bootstrap."
 )
+MANY_ACCENTS = 10  # more of them are languages, and a card has no room for the figures of each
 MAX_PHONEMES = 64  # in a generated pronunciation, unless the data has longer ones
 
 
@@ -51,9 +53,10 @@ class GraphemeToPhoneme(SequenceToSequence):
     A word may begin with a token in brackets, the accent: "⟦us⟧tomato". All accents of a word are in one split.
 
     There are figures for all words and, if the held-out words have several accents, or names and other words, for each
-    of these groups. A name is a word that the known data never writes in lowercase. If phonemes have stress, there are
-    stress errors, and PER and WER without stress. "KEY_low" and "KEY_high" are the bounds of a figure's 95 % confidence
-    interval over words.
+    of these groups; of many accents, such as the languages of one model, the means over accents are shown instead. A
+    name is a word that the known data never writes in lowercase. If phonemes have stress, there are stress errors, and
+    PER and WER without stress. "KEY_low" and "KEY_high" are the bounds of a figure's 95 % confidence interval over
+    words.
 
     A row is a word with all its pronunciations. Only in a streamed training split it is one entry of the data, with one
     pronunciation.
@@ -103,6 +106,8 @@ class GraphemeToPhoneme(SequenceToSequence):
         if self._has_stress:
             names |= {"stress_errors": "stress errors"}
             names |= {f"{key}_without_stress": f"{name} without stress" for key, name in list(names.items())[:2]}
+        if len(self._accents) > MANY_ACCENTS:
+            return names | {f"{key}_macro": f"{names[key]}, mean of languages" for key in ("per", "wer")}
         readable = {"_common": "common words", "_us": "American words", "_gb": "British words"}
         return names | {f"wer{group}": f"WER of {readable.get(group, group[1:])}" for group in self._shown_groups}
 
@@ -127,6 +132,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         self._names = {word for words in found.splits.values() for word in words} - self._lower_case
         sizes = Counter(group for word in held_out for group in self._groups(word))
         self._shown_groups = sorted(group for group in sizes if sizes[group] < len(held_out))
+        self._accents = {accent for word in held_out if (accent := accent_and_spelling(word)[0])}
         for word, pronunciation in self._words(entries(given["extra"], data.path) if "extra" in given else []):
             if not self.is_held_out(word):
                 found.add("train", word, pronunciation, is_streamed=False)
@@ -181,13 +187,23 @@ class GraphemeToPhoneme(SequenceToSequence):
         return letter_phoneme_tokenizer(self._letters, self._phonemes, self._normalizer, max_tokens)
 
     def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
-        """The encoded training split, and ``task.data.extra_words`` without the words that the data has.
+        """The encoded training split with ``task.data.extra_words``, in the balance of ``task.data.balance``.
 
         Raises:
             ValueError: an extra word has a letter or a phoneme that no training word has.
         """
-        if self.data.extra_words is None:
+        if self.data.streaming:
             return super().training_examples(tokenizer)
+        train = self.splits["train"]
+        assert isinstance(train, datasets.Dataset)  # only a stream is of another class
+        if self.data.extra_words is not None:
+            train = datasets.concatenate_datasets([train, self._extra_rows()])
+        if self.data.balance < 1:
+            train = train.select(balanced([accent_and_spelling(word)[0] for word in train["word"]], self.data.balance))
+        return encoded(train, self.encoder(tokenizer), self.columns)
+
+    def _extra_rows(self) -> datasets.Dataset:
+        """The words of ``task.data.extra_words`` that the data does not have."""
         listed = {word for split in self.splits.values() for word in split["word"]}
         words: dict[str, list[str]] = {}
         for word, pronunciation in self._words(read_extra_words(self.data)):
@@ -203,9 +219,7 @@ class GraphemeToPhoneme(SequenceToSequence):
                 )
             words.setdefault(word, []).append(pronunciation)
         print(f"{self.data.extra_words}: {len(words):,} more words for training")
-        extra = datasets.Dataset.from_dict({"word": list(words), "pronunciations": list(words.values())})
-        both = datasets.concatenate_datasets([self.splits["train"], extra])
-        return encoded(both, self.encoder(tokenizer), self.columns)
+        return datasets.Dataset.from_dict({"word": list(words), "pronunciations": list(words.values())})
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` and ``labels``, a row for every pronunciation of every word."""
@@ -241,8 +255,9 @@ class GraphemeToPhoneme(SequenceToSequence):
         """The figures of a whole split; see the class."""
         words, references = self.splits[split]["word"][:], self.splits[split]["pronunciations"][:]
         figures: dict[str, Any] = {}
+        groups = list(map(self._groups, words))
         for group in ("", *self._shown_groups):
-            rows = [row for row, word in enumerate(words) if not group or group in self._groups(word)]
+            rows = [row for row, of_word in enumerate(groups) if not group or group in of_word]
             of_group = [predictions[row] for row in rows], [references[row] for row in rows]
             for metric in self.metrics if self._has_stress else self.metrics[:2]:
                 figures |= _figures(metric(), group, *of_group)
@@ -250,6 +265,10 @@ class GraphemeToPhoneme(SequenceToSequence):
             bare = [_without_stress(one) for one in predictions], [list(map(_without_stress, of)) for of in references]
             for metric in self.metrics[:2]:
                 figures |= _figures(metric(), "_without_stress", *bare)
+        if len(self._accents) > MANY_ACCENTS:
+            for metric in self.metrics[:2]:
+                of_accents = [figures[f"{metric.key}_{accent[1:-1]}"] for accent in self._accents]
+                figures[f"{metric.key}_macro"] = math.fsum(of_accents) / len(of_accents)
         return figures | {"examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
