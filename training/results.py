@@ -152,8 +152,8 @@ def read_test_sets(path: Path) -> list[dict[str, Any]]:
     """The test sets besides the models' own.
 
     Raises:
-        ValueError: the file is not a list of entries, an entry lacks a key or has one of another type, or two have one
-            name.
+        ValueError: the file is not a list of entries, an entry lacks a key or has one of another type, or two of one
+            pattern have one name.
     """
     try:
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -162,13 +162,14 @@ def read_test_sets(path: Path) -> list[dict[str, Any]]:
     kinds = {"name": str, "about": str, "models": list, "set": list}
     if not isinstance(entries, list):
         raise ValueError(f"{path} must be a list, got {entries!r}")
-    names = {OWN}
+    taken: set[tuple[str, str]] = set()
     for entry in entries:
         if not isinstance(entry, dict) or {key: type(value) for key, value in entry.items()} != kinds:
             raise ValueError(f"{path}: an entry has the keys {', '.join(kinds)}, the last two are lists; got {entry}")
-        if entry["name"] in names:
-            raise ValueError(f"{path}: the name {entry['name']!r} is taken; choose another")
-        names.add(entry["name"])
+        for pattern in entry["models"]:
+            if entry["name"] == OWN or (entry["name"], pattern) in taken:
+                raise ValueError(f"{path}: the name {entry['name']!r} is taken for {pattern}; choose another")
+            taken.add((entry["name"], pattern))
     return entries
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from attnzoo.training import results
+from attnzoo.training.data.pronunciations import PronunciationData
+from attnzoo.training.make_data import test_words as parts
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 ROOT = Path(__file__).parents[2]
 STORED = results.read_rows(ROOT / "results" / "results.csv")
@@ -77,3 +80,25 @@ def test_a_damaged_list_of_test_sets_is_refused(tmp_path: Path) -> None:
 def test_the_table_can_be_read_by_anyone() -> None:
     with (ROOT / "results" / "results.csv").open(encoding="utf-8", newline="") as file:
         assert next(csv.reader(file)) == results.COLUMNS
+
+
+@pytest.mark.parametrize("kind", parts.KINDS)
+def test_a_part_of_the_test_words_is_a_test_set(
+    kind: str, run: Path, dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, out = tmp_path / "model", tmp_path / "words"
+    shutil.copytree(run / "best", model)
+    recipe = model / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("path: regular.dict", f"path: {dictionary}"))
+    held_out = {row["word"]: row["pronunciations"] for row in GraphemeToPhoneme(str(dictionary), "test").splits["test"]}
+    lengths = sorted({len(word) for word in held_out})
+    monkeypatch.setattr(parts, "LETTERS", lengths[1])
+    some = {*sorted(held_out)[:3], "not in the data"}
+    monkeypatch.setattr(parts, "names", lambda: some)
+    parts.main([str(model), kind, str(out)])
+    kept = GraphemeToPhoneme(PronunciationData(path=str(out)), "test").splits["test"]
+    wanted = {word for word in held_out if (word in some if kind == "names" else len(word) >= lengths[1])}
+    assert {row["word"]: row["pronunciations"] for row in kept} == {word: held_out[word] for word in wanted}
+    assert 0 < len(wanted) < len(held_out)
+    with pytest.raises(SystemExit, match="File exists"):
+        parts.main([str(model), kind, str(out)])
