@@ -11,6 +11,7 @@ KOKORO = "attentional-rnn-g2p-kokoro"
 SUMMARIES = "attentional-rnn-debian-summaries"
 TRANSLATION = "small-transformer-multi30k-en-de"
 SENTIMENT = "self-attentive-sst2"
+HETERONYMS = "self-attentive-heteronyms"
 EXPORT = "export.json"  # is in every folder that attnzoo export wrote
 SHIPPED = tuple(sorted(list_models()))
 

@@ -24,8 +24,9 @@ from ..loop.checkpoint import write_atomically
 # A word has a row if it is in this many sentences, and one reading has this share of them. Otherwise the order of the
 # dictionary stays: in speech the verbs "use" and "live" are commoner than in Wikipedia.
 FEWEST, SHARE = 10, 0.6
-SOURCES = """\
-commonest_readings.tsv: which reading is the commonest was counted in the sentences of WikipediaHomographData
+COUNTED = "commonest_readings.tsv: which reading is the commonest was counted in"
+SOURCES = f"""\
+{COUNTED} the sentences of WikipediaHomographData
 (https://github.com/google-research-datasets/WikipediaHomographData, Copyright Google LLC), which are under Apache-2.0.
 Pronunciations that no dictionary lists are those of its labels. The others in Kokoro's phones are from misaki's
 dictionaries, which are under Apache-2.0. The others in ARPABET are from the CMU Pronouncing Dictionary, whose licence

@@ -23,6 +23,7 @@ from transformers import (
 from attnzoo.viewer import plot_sentence, tokens_of
 
 from ..data.film_reviews import FILM_REVIEWS
+from ..data.heteronyms import HETERONYMS
 from ..data.labelled_sentences import ClassificationData, read_labelled
 from ..data.labels import NUMBER, known_numbers, number_labels
 from ..data.review_sentences import REVIEW_SENTENCES
@@ -74,7 +75,7 @@ class SentenceClassification(Task):
     metric = "error"  # 100 - accuracy
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
     units = {"accuracy": " %", "macro_f1": " %", "matthews": " %"}
-    known_data = (SST2, FILM_REVIEWS, REVIEW_SENTENCES)
+    known_data = (SST2, FILM_REVIEWS, REVIEW_SENTENCES, HETERONYMS)
     tokenizer_keys = (
         *("lower_case", "normalization", "tokens", "min_count"),
         *("vocabulary_size", "added_words", "end_token"),
