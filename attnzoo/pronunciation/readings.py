@@ -1,19 +1,38 @@
 """Which reading a word has in its sentence, if it is written like another: the classifier of readings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from transformers import AutoTokenizer
 
+from ..batching import by_length
 from ..loading import load_trained
 from ..modeling_self_attentive import SelfAttentiveForSequenceClassification
 from ..phonemes import CLOSE, OPEN
 from ..shipped_models import HETERONYMS, model_path
+from .text import Token
+
+AT_A_TIME = 128  # sentences
+NEAREST = 40  # tokens before and after a word in a long sentence
+ENDS = frozenset((".", "!", "?", "...", "\u2026"))  # of a sentence
 
 
 def marked(before: str, word: str, after: str) -> str:
     """A sentence with a word in the brackets by which the classifier knows it."""
     return f"{before}{OPEN}{word}{CLOSE}{after}"
+
+
+def sentence_of(tokens: Sequence[Token], place: int) -> str:
+    """The sentence of a token of a text, with this token marked; of a long one the nearest 40 tokens on each side."""
+    start, end = place, place + 1
+    while start > max(0, place - NEAREST) and tokens[start - 1].text not in ENDS:
+        start -= 1
+    while end < min(len(tokens), place + 1 + NEAREST) and tokens[end - 1].text not in ENDS:
+        end += 1
+    before, after = (
+        "".join(one.text + one.space for one in some) for some in (tokens[start:place], tokens[place + 1 : end])
+    )
+    return marked(before, tokens[place].text, tokens[place].space + after)
 
 
 class ReadingModel:
@@ -30,12 +49,15 @@ class ReadingModel:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.model = load_trained(SelfAttentiveForSequenceClassification, folder)
 
+    def __call__(self, sentences: Sequence[str], readings: Sequence[Iterable[str]]) -> list[dict[str, float]]:
+        """The probabilities of these readings of the word that is marked in each sentence, see :func:`marked`."""
+        rows = list(zip(sentences, readings, strict=True))
+        return by_length(rows, lambda row: len(row[0]), AT_A_TIME, self._probabilities)
+
     @torch.inference_mode()
-    def __call__(self, sentences: Sequence[str], readings: Sequence[Sequence[str]]) -> list[dict[str, float]]:
-        """The probabilities of some readings in each sentence, see :func:`marked`."""
-        logits = self.model(**self.tokenizer(list(sentences), padding=True, return_tensors="pt")).logits
-        found = []
-        for row, names in zip(logits, readings, strict=True):
-            wanted = row[[self.model.config.label2id[name] for name in names]].softmax(0)
-            found.append(dict(zip(names, wanted.tolist(), strict=True)))
-        return found
+    def _probabilities(self, rows: list[tuple[str, Iterable[str]]]) -> Iterator[dict[str, float]]:
+        batch = self.tokenizer([sentence for sentence, _ in rows], padding=True, return_tensors="pt")
+        numbers = self.model.config.label2id
+        for (_, names), logits in zip(rows, self.model(**batch).logits, strict=True):
+            wanted = list(names)
+            yield dict(zip(wanted, logits[[numbers[name] for name in wanted]].softmax(0).tolist(), strict=True))

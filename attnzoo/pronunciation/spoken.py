@@ -20,7 +20,9 @@ class Variant(NamedTuple):
     Attributes:
         phonemes: the pronunciation as the pronouncer writes it
         confidence: for a model, the probability of this pronunciation among those that the beam search found, see
-            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 if it is listed
+            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 if it is listed. For a reading
+            that the classifier of sentences chose, its probability among the readings of the word; None for a
+            pronunciation that is none of them
         parts_of_speech: those that it is listed for: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
         phones: its phones in ARPABET or Kokoro's set, one by one; empty for a user's lexicon
     """
@@ -91,6 +93,15 @@ def as_tagged(spoken: SpokenWord | None, tag: str) -> SpokenWord | None:
             ordered = sorted(spoken.variants, key=lambda one: name not in one.parts_of_speech)
             return spoken._replace(variants=tuple(ordered))
     return spoken
+
+
+def as_read(spoken: SpokenWord, readings: Mapping[str, str], probability: Mapping[str, float]) -> SpokenWord:
+    """A spoken word with the variant of its most probable reading first; ``readings`` has the phonemes of each."""
+    confidence: dict[str, float] = {}
+    for name, phonemes in readings.items():  # two readings may be written alike
+        confidence[phonemes] = confidence.get(phonemes, 0.0) + probability[name]
+    variants = [one._replace(confidence=confidence.get(one.phonemes)) for one in spoken.variants]
+    return spoken._replace(variants=tuple(sorted(variants, key=lambda one: one.confidence or 0.0, reverse=True)))
 
 
 def word_of(token: SpokenToken, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:

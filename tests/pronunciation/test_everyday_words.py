@@ -148,7 +148,9 @@ def test_british_names_that_misaki_lacks_are_converted_american_ones() -> None:
 def test_frequent_words_need_no_package(without_packages: None) -> None:
     for accent, phones in COLUMNS:
         pronounce = Pronouncer(accent, phones)
-        assert len(pronounce.dictionary) == 3000
+        frequent = {word for word, *_ in lexicons._rows("frequent_words.tsv")}
+        assert len(frequent) == 3000
+        assert frequent | lexicons.readings_of(accent, phones).keys() <= pronounce.dictionary.keys()
         words = pronounce("Have you WOMEN lost blorp?")
         assert [word.source for word in words] == [*["dictionary"] * 4, "model", "punctuation"]
         assert pronounce.words(["THE"])[0].source == "dictionary"
@@ -163,7 +165,7 @@ def test_frequent_words_are_those_of_the_dictionaries(column: tuple[str, str]) -
     assert [row[0] for row in rows] == ["the", "women"]  # a letter has a name, and no dictionary has the first
     place = 1 + COLUMNS.index(column)
     assert [row[place] for row in rows] == [written(stored[row[0]][0].phones, column[1], column[1]) for row in rows]
-    for word, (entry,) in stored.items():
+    for word, (entry, *_) in stored.items():
         assert entry.phones == look_up(dictionary, word)[0].phones
 
 

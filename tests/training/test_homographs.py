@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from attnzoo.training.data.homographs import as_arpabet, distance, is_held_out, read_readings, read_sentences
+from attnzoo.training.make_data import heteronyms
 from attnzoo.training.make_data.commonest_readings import commonest, table
 from attnzoo.training.studies.homographs import reading_of
 
@@ -87,3 +88,29 @@ def test_the_dictionaries_have_the_commonest_reading_first(column: tuple[str, st
         assert look_up(dictionary, word)[0].phones == entry.phones, word
     found = Pronouncer(*column, tagger=lambda words: [""] * len(words))("an estimate of the defect, I live and use it")
     assert [len(word.variants) for word in found if word.text in ("estimate", "live", "use")] == [2, 2, 2]
+
+
+def test_sentences_are_marked_and_divided_and_their_readings_listed(data: Path, tmp_path: Path) -> None:
+    readings, out = tmp_path / "readings.tsv", tmp_path / "out"
+    heteronyms.main([str(data), str(out), str(readings)])
+    rows = {split: list(csv.DictReader((out / f"{split}.csv").open())) for split in ("train", "validation", "test")}
+    found = {(row["text"].replace("⟦", "").replace("⟧", ""), row["label"]) for of in rows.values() for row in of}
+    sentences = read_sentences(data)
+    assert found == {(one.text, one.reading) for one in sentences}
+    assert {row["text"] for row in rows["test"]} == {
+        f"{one.text[: one.start]}⟦{one.text[one.start : one.end]}⟧{one.text[one.end :]}"
+        for one in sentences
+        if is_held_out(one)
+    }
+    lines = [line.split("\t") for line in readings.read_text(encoding="utf-8").splitlines()]
+    assert [line[:3] for line in lines[1:]] == [
+        ["polish", "land", "P OW1 L IH0 SH"],
+        ["polish", "rub", "P AA1 L IH0 SH"],
+        ["wind", "air", "W IH1 N D"],
+        ["wind", "turn", "W AY1 N D"],
+    ]
+    assert lines[0] == ["word", "reading", "en-us_arpabet", "en-us_kokoro", "en-gb_kokoro"]
+    assert readings.with_suffix(".LICENSE").read_text(encoding="utf-8").startswith("readings.tsv: ")
+    # A reading that only held-out sentences have is not asked for.
+    only = [one._replace(reading="other") if is_held_out(one) else one for one in sentences]
+    assert not heteronyms.divided(only)["test"]

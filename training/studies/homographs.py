@@ -3,13 +3,16 @@
 ``python -m attnzoo.training.studies.homographs WikipediaHomographData/data``
 
 The sentences are the held-out ones of :mod:`attnzoo.training.data.homographs`, which says where they come from. An
-answer counts as the reading whose label has the nearest pronunciation, and as wrong if two are equally near. Without
-``--tagger`` no tagger is used, even if one is installed: the words beside a word tell its part of speech. The last line
-is the share of sentences that have the reading that is the commonest in the others.
+answer counts as the reading whose label has the nearest pronunciation, and as wrong if two are equally near. The first
+figure is the share of sentences, the second the mean over words. The classifier of readings chooses; with ``--tagger``
+it is the words beside a word, or the tagger of spaCy or NLTK. The last line is the share of sentences that have the
+reading that is the commonest in the others.
 """
 
 from collections import Counter, defaultdict
+from itertools import chain
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from attnzoo.commands.parsers import command_parser
@@ -21,28 +24,30 @@ from attnzoo.pronunciation.taggers import installed_tagger, tags_by_neighbours
 from ..commands.exits import exit_on_user_error
 from ..data.homographs import Sentence, distance, is_held_out, read_readings, read_sentences
 
+TAGGERS: dict[str, Any] = {"neighbours": lambda: tags_by_neighbours, "installed": installed_tagger}
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser("python -m attnzoo.training.studies.homographs", "Count the right readings.")
     parser.add_argument("data", type=Path, help="the folder data of WikipediaHomographData")
-    parser.add_argument("--tagger", action="store_true", help="use the tagger of spaCy or NLTK")
+    parser.add_argument("--tagger", choices=TAGGERS, help="what chooses in place of the classifier")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         sentences, labels = read_sentences(options.data), read_readings(options.data)
-        tagger = installed_tagger() if options.tagger else tags_by_neighbours
-        if tagger is None:
+        tagger = TAGGERS[options.tagger]() if options.tagger else None
+        if options.tagger and tagger is None:
             raise ValueError("no tagger is installed; see docs/pronunciation_of_text.md")
         held_out = [one for one in sentences if is_held_out(one)]
-        print(f"{len(held_out):,} of {len(sentences):,} sentences, tagger: {options.tagger}")
+        print(f"{len(held_out):,} of {len(sentences):,} sentences, by {options.tagger or 'the classifier'}")
         for accent, phones in COLUMNS:
             pronounce = Pronouncer(accent, phones, tagger=tagger)
             found = pronounce([one.text for one in held_out], num_beams=1)
-            right = sum(
-                reading_of(one, words, phones, labels[one.word]) == one.reading
-                for one, words in zip(held_out, found, strict=True)
-            )
-            print(f"{accent} {phones}: {right / len(held_out):.1%}")
+            right: defaultdict[str, list[bool]] = defaultdict(list)
+            for one, words in zip(held_out, found, strict=True):
+                right[one.word].append(reading_of(one, words, phones, labels[one.word]) == one.reading)
+            of_words = mean(mean(of_word) for of_word in right.values())
+            print(f"{accent} {phones}: {mean(chain(*right.values())):.1%}, {of_words:.1%}")
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one in sentences:
         if not is_held_out(one):

@@ -47,6 +47,7 @@ URL, URLS = "<url>", r"https?://\S+"
 WORD = r"<url>|\w+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|[@#]?\w+(?:[-.]\w+)*|\.{2,}|[^\w\s]"
 SUBWORD = "##"  # the start of a token that continues a word
 ATTENTION, CONFUSION = "attention.png", "confusion.png"
+MOST_DRAWN = 50  # labels in a picture of the confusion matrix
 
 
 class SentenceClassification(Task):
@@ -249,7 +250,9 @@ class SentenceClassification(Task):
         return figures | {"error": 100 - figures["accuracy"]}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
-        """The pictures of a released model: a sentence coloured by attention, and the test split's confusion matrix."""
+        """The pictures of a released model: a sentence coloured by attention, and the test split's confusion matrix
+        unless there are too many labels to read it.
+        """
         ids = tokenizer(*([self.splits["test"][column][0]] for column in self.columns), return_tensors="pt")
         with torch.no_grad():
             outputs = model(**ids.to(model.device), output_attentions=True)
@@ -259,9 +262,10 @@ class SentenceClassification(Task):
             folder / ATTENTION,
             title=f"{self.labels[self.splits['test']['labels'][0]]}, read as {self.labels[outputs.logits.argmax()]}",
         )
-        predictions = self.predict(model, tokenizer, "test")
-        matrix = confusion_matrix(predictions, self.splits["test"]["labels"][:], len(self.labels))
-        draw_confusion_matrix(matrix, self.labels, folder / CONFUSION)
+        if len(self.labels) <= MOST_DRAWN:
+            predictions = self.predict(model, tokenizer, "test")
+            matrix = confusion_matrix(predictions, self.splits["test"]["labels"][:], len(self.labels))
+            draw_confusion_matrix(matrix, self.labels, folder / CONFUSION)
 
     def _prepared(self, rows: Rows, numbers: dict[str, int], split: str) -> Rows:
         """Rows of the columns and "labels": sentences with their addresses masked, labels as numbers."""
