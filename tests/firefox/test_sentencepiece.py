@@ -1,0 +1,155 @@
+"""Vocabularies of SentencePiece: the ids and texts are those of its library, in both directions."""
+
+import random
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from attnzoo.firefox.sentencepiece_file import (
+    Kind,
+    Piece,
+    SentencePieceFile,
+    bytes_field,
+    number_field,
+    parse,
+    read_sentencepiece,
+    to_bytes,
+    write_sentencepiece,
+)
+from attnzoo.firefox.sentencepiece_tokenizer import to_tokenizer
+from tests.firefox.vocabularies import VOCABULARIES, texts, vocabulary
+
+SMALL = SentencePieceFile(
+    [
+        Piece("</s>", 0.0, Kind.CONTROL),
+        Piece("<unk>", 0.0, Kind.UNKNOWN),
+        *(Piece(c, -2.0, Kind.NORMAL) for c in "▁abs/<>"),
+    ]
+)
+
+
+def read(name: str) -> tuple[sentencepiece.SentencePieceProcessor, PreTrainedTokenizerFast]:
+    content = vocabulary(name)
+    return sentencepiece.SentencePieceProcessor(model_proto=content), to_tokenizer(parse(memoryview(content)))
+
+
+def different(inputs: list[Any], found: list[Any], expected: list[Any]) -> list[tuple[str, Any, Any]]:
+    """The inputs whose outputs differ, with both outputs."""
+    return [(ascii(row), *pair) for row, *pair in zip(inputs, found, expected, strict=True) if pair[0] != pair[1]]
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_ids_and_texts_are_those_of_sentencepiece(name: str) -> None:
+    expected, tokenizer = read(name)
+    assert tokenizer.eos_token_id == 0
+    assert tokenizer.unk_token_id == expected.unk_id() == 1
+    assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == expected.id_to_piece([*range(len(expected))])
+    some = texts(2000)
+    ids = expected.encode(some)
+    assert different(some, [row[:-1] for row in tokenizer(some)["input_ids"]], ids) == []
+    assert {row[-1] for row in tokenizer(some)["input_ids"]} == {0}
+    assert different(some, tokenizer.batch_decode(ids), expected.decode(ids)) == []
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_ids_of_a_model_become_the_same_text(name: str) -> None:
+    """Ids that no text has: unknown pieces, doubled spaces. Not bytes, which may be no text."""
+    expected, tokenizer = read(name)
+    draw = random.Random(0)
+    ids = [i for i in range(1, len(expected)) if not expected.is_byte(i)]
+    rows = [draw.choices(ids, k=draw.randint(0, 12)) for _ in range(300)]
+    assert different(rows, tokenizer.batch_decode(rows), expected.decode(rows)) == []
+
+
+def test_every_letter_is_normalised_alike() -> None:
+    expected, tokenizer = read("nmt_nfkc")
+    letters = [chr(code) for code in range(1, 0x30000, 7) if unicodedata.category(chr(code)) not in ("Cs", "Cn")]
+    some = [text for letter in letters for text in (f"a{letter}b", f"{letter} {letter}")]
+    assert different(some, [row[:-1] for row in tokenizer(some)["input_ids"]], expected.encode(some)) == []
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_a_saved_tokenizer_is_the_same(name: str, tmp_path: Path) -> None:
+    _, tokenizer = read(name)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for text in ["</s> <unk> <0x41>", *texts(60, seed=1)]:
+        assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
+        assert loaded.decode(loaded(text)["input_ids"][:-1]) == tokenizer.decode(tokenizer(text)["input_ids"][:-1])
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_sentencepiece_reads_what_is_written(name: str, tmp_path: Path) -> None:
+    content = vocabulary(name)
+    file = parse(memoryview(content))
+    write_sentencepiece(tmp_path / "v.spm", file)
+    assert read_sentencepiece(tmp_path / "v.spm") == file
+    expected = sentencepiece.SentencePieceProcessor(model_proto=content)
+    written = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "v.spm"))
+    assert [written.eos_id(), written.unk_id(), written.bos_id(), written.pad_id()] == [0, 1, -1, -1]
+    for text in texts(300, seed=2):
+        assert written.encode(text) == expected.encode(text)
+        assert written.decode(written.encode(text)) == expected.decode(expected.encode(text))
+
+
+def test_control_pieces_are_not_matched_in_texts() -> None:
+    tokenizer = to_tokenizer(SMALL)
+    assert tokenizer("a</s>b")["input_ids"] == [2, 3, 7, 6, 5, 8, 4, 0]
+    with pytest.raises(ValueError, match="could spell '</s>'"):
+        to_tokenizer(replace(SMALL, pieces=[*SMALL.pieces, *(Piece(c, -1.0, Kind.NORMAL) for c in ("</", "/s", "s>"))]))
+
+
+TRAINER, NORMALIZER, DENORMALIZER = 2, 3, 5
+REFUSED = {
+    "BPE": (TRAINER, number_field(3, 2)),
+    "CHAR": (TRAINER, number_field(3, 4)),
+    "unknown": (TRAINER, number_field(3, 9)),
+    "treat_whitespace_as_suffix": (TRAINER, number_field(24, 1)),
+    "byte_fallback": (TRAINER, number_field(35, 1)),
+    "unk_surface": (TRAINER, bytes_field(44, b"?")),
+    "no control piece '<end>'": (TRAINER, bytes_field(47, b"<end>")),
+    "escape_whitespaces": (NORMALIZER, number_field(5, 0)),
+    "precompiled_charsmap": (NORMALIZER, bytes_field(2, b"\0" * 40)),
+    "a denormaliser": (DENORMALIZER, bytes_field(2, b"x")),
+    "wire type": (TRAINER, bytes_field(3, b"x")),
+    "ends inside": (TRAINER, b"\x18"),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_options_that_change_ids_are_refused(reason: str) -> None:
+    number, value = REFUSED[reason]
+    content = to_bytes(SMALL) + bytes_field(number, value)
+    with pytest.raises(ValueError, match=reason):
+        parse(memoryview(content))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reason"),
+    [
+        ([Piece("a", -2.0, Kind.NORMAL)], "two pieces are 'a'"),
+        ([Piece("", -2.0, Kind.NORMAL)], "pieces have 1 to"),
+        ([Piece("x" * 300, -2.0, Kind.NORMAL)], "pieces have 1 to"),
+        ([Piece("x", float("nan"), Kind.NORMAL)], "score"),
+        ([Piece("x", -2.0, Kind.UNUSED)], "kind 5"),
+        ([Piece("x", -2.0, Kind.UNKNOWN)], "2 pieces of the kind UNKNOWN"),
+        ([Piece("<0x00>", 0.0, Kind.BYTE)], "1 pieces of the kind BYTE"),
+    ],
+)
+def test_pieces_that_cannot_be_are_refused(pieces: list[Piece], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=reason):
+        write_sentencepiece(tmp_path / "v.spm", replace(SMALL, pieces=SMALL.pieces + pieces))
+    assert not list(tmp_path.iterdir())
+
+
+def test_pieces_and_tables_that_normalising_changes_are_refused() -> None:
+    file = parse(memoryview(vocabulary("nmt_nfkc")))
+    with pytest.raises(ValueError, match="'ﬁ' is changed"):
+        to_tokenizer(replace(file, pieces=[*file.pieces, Piece("ﬁ", 0.0, Kind.USER_DEFINED)]))
+    with pytest.raises(ValueError, match="'nfkd'"):
+        to_tokenizer(replace(file, normalizer="nfkd"))
