@@ -4,6 +4,7 @@ A reader and a writer of the fields of ``sentencepiece_model.proto`` that decide
 ids get. Nothing in a file is trusted.
 """
 
+import hashlib
 import math
 import struct
 from collections.abc import Iterator
@@ -153,13 +154,17 @@ MODEL_TYPES = {2: "BPE", 3: "WORD", 4: "CHAR"}
 UNKNOWN_SURFACE = " ⁇ "  # what an unknown piece is in a decoded text
 
 
-def read_sentencepiece(path: str | Path) -> SentencePieceFile:
+def read_sentencepiece(path: str | Path, sha256: str | None = None) -> SentencePieceFile:
     """Read a vocabulary.
+
+    Args:
+        path: of the file
+        sha256: the checksum that the file must have, in hexadecimal; None for any
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is damaged, or has another kind of model or an option that is not supported; the message
-            names the file and the reason.
+        ValueError: the file is damaged, has another checksum, another kind of model or an option that is not
+            supported; the message names the file and the reason.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -167,6 +172,8 @@ def read_sentencepiece(path: str | Path) -> SentencePieceFile:
     with path.open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     try:
+        if sha256 is not None and (found := hashlib.sha256(content).hexdigest()) != sha256.lower():
+            raise ValueError(f"its sha256 is {found}, expected {shown(sha256)}")
         return parse(memoryview(content))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from ..messages import described, shown, shown_each
-from .int8 import Int8Matrix
+from .int8 import Int8Matrix, is_quantised
 from .marian_model import MarianModel
 
 # What a model must have to be computed as a student of Firefox is. Most of these choose another arithmetic.
@@ -185,13 +185,16 @@ class StudentOptions:
         """Compare the tensors of a file with those of the options.
 
         Raises:
-            ValueError: a tensor is missing, unknown or of another shape.
+            ValueError: a tensor is missing, unknown or of another shape, or only some matrices are in eight bits.
         """
         shapes = self.shapes()
         if missing := sorted(shapes.keys() - model.items.keys()):
             raise ValueError(f"tensors are missing: {shown_each(missing)}")
         if unknown := sorted(model.items.keys() - shapes.keys()):
             raise ValueError(f"tensors that no model with these options has: {shown_each(unknown)}")
+        in_int8 = {name for name, item in model.items.items() if isinstance(item, Int8Matrix)}
+        if in_int8 and (odd := sorted(in_int8 ^ {name for name in shapes if is_quantised(name)})):
+            raise ValueError(f"all matrices are in eight bits, or none, and nothing else; not so: {shown_each(odd)}")
         for name, item in model.items.items():
             shape = item.codes.shape if isinstance(item, Int8Matrix) else item.shape
             if shape != shapes[name]:
