@@ -1,13 +1,15 @@
 """A vocabulary of SentencePiece as a fast tokenizer of Transformers, which needs no SentencePiece."""
 
+import json
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from ..messages import shown
-from .sentencepiece_file import SPACE, UNKNOWN_SURFACE, Kind, SentencePieceFile
+from .sentencepiece_file import SPACE, UNKNOWN_SURFACE, Kind, Piece, SentencePieceFile, checked
 
 USER_DEFINED_SCORE = -0.1  # as in SentencePiece: better than every normal piece
 COMPOSED = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")  # the tables after which a text is in NFC
@@ -84,7 +86,7 @@ def normalizer(file: SentencePieceFile) -> normalizers.Normalizer:
 
 def decoder(file: SentencePieceFile, unknown: str) -> decoders.Decoder:
     """What SentencePiece does to pieces to make a text of them."""
-    steps = [decoders.Replace(SPACE, " "), decoders.Replace(unknown, UNKNOWN_SURFACE)]
+    steps: list[decoders.Decoder] = [decoders.Replace(SPACE, " "), decoders.Replace(unknown, UNKNOWN_SURFACE)]
     steps += [decoders.ByteFallback(), decoders.Fuse()]
     if file.add_dummy_prefix or file.remove_extra_whitespaces:  # the space of an unknown piece stays
         steps.append(
@@ -121,3 +123,33 @@ def crosses(piece: str, head: str, tail: str) -> bool:
         and (tail.startswith(piece[i:]) or piece[i:].startswith(tail))
         for i in range(1, len(piece))
     )
+
+
+def learn_vocabulary(texts: Iterable[str], size: int) -> SentencePieceFile:
+    """A vocabulary that is learned from texts, for a model that Firefox is to run.
+
+    It has the form of Firefox's vocabularies: 0 is the end of a text, 1 is unknown, then the bytes, then pieces, and a
+    digit is a piece of its own. Texts are not normalised but for their spaces, so give them in NFC.
+
+    Raises:
+        ValueError: the size has no room for the bytes and the characters of the texts.
+    """
+    reserved = [Piece("</s>", 0.0, Kind.CONTROL), Piece("<unk>", 0.0, Kind.UNKNOWN)]
+    reserved += [Piece(f"<0x{byte:02X}>", 0.0, Kind.BYTE) for byte in range(256)]
+    if size <= len(reserved):
+        raise ValueError(f"a vocabulary must have more than {len(reserved)} pieces, got {size}")
+    learned = Tokenizer(models.Unigram())
+    learned.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(SPACE, "always"),
+            pre_tokenizers.Digits(individual_digits=True),
+        ]
+    )
+    trainer = trainers.UnigramTrainer(vocab_size=size - len(reserved), show_progress=False)
+    try:
+        learned.train_from_iterator(texts, trainer)
+    except Exception as error:  # tokenizers raises no other class
+        raise ValueError(f"no vocabulary of {size} pieces can be learned from the texts: {error}") from error
+    pieces = [Piece(text, score, Kind.NORMAL) for text, score in json.loads(learned.to_str())["model"]["vocab"]]
+    return checked(SentencePieceFile([*reserved, *pieces], byte_fallback=True))

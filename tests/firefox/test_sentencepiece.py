@@ -21,8 +21,8 @@ from attnzoo.firefox.sentencepiece_file import (
     to_bytes,
     write_sentencepiece,
 )
-from attnzoo.firefox.sentencepiece_tokenizer import to_tokenizer
-from tests.firefox.vocabularies import VOCABULARIES, texts, vocabulary
+from attnzoo.firefox.sentencepiece_tokenizer import learn_vocabulary, to_tokenizer
+from tests.firefox.vocabularies import VOCABULARIES, lines, texts, vocabulary
 
 SMALL = SentencePieceFile(
     [
@@ -97,11 +97,35 @@ def test_sentencepiece_reads_what_is_written(name: str, tmp_path: Path) -> None:
         assert written.decode(written.encode(text)) == expected.decode(expected.encode(text))
 
 
+def test_a_learned_vocabulary_is_one_of_sentencepiece(tmp_path: Path) -> None:
+    file = learn_vocabulary([*lines(), "fünf Bäume"], 900)
+    assert len(file.pieces) <= 900
+    assert {"▁the", "ü", "7", "▁model"} <= {piece.text for piece in file.pieces}
+    write_sentencepiece(tmp_path / "v.spm", file)
+    expected = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "v.spm"))
+    tokenizer = to_tokenizer(read_sentencepiece(tmp_path / "v.spm"))
+    some = texts(500, seed=3)
+    assert different(some, [row[:-1] for row in tokenizer(some)["input_ids"]], expected.encode(some)) == []
+    for size in (258, 300):
+        with pytest.raises(ValueError, match="pieces"):
+            learn_vocabulary(lines(), size)
+
+
 def test_control_pieces_are_not_matched_in_texts() -> None:
     tokenizer = to_tokenizer(SMALL)
     assert tokenizer("a</s>b")["input_ids"] == [2, 3, 7, 6, 5, 8, 4, 0]
     with pytest.raises(ValueError, match="could spell '</s>'"):
         to_tokenizer(replace(SMALL, pieces=[*SMALL.pieces, *(Piece(c, -1.0, Kind.NORMAL) for c in ("</", "/s", "s>"))]))
+
+
+def test_an_unknown_letter_costs_what_it_does_in_sentencepiece() -> None:
+    """z has no piece of its own: "abc" and an unknown letter cost less than three rare pieces."""
+    pieces = [*SMALL.pieces, Piece("c", -12.0, Kind.NORMAL), Piece("cz", -12.0, Kind.NORMAL)]
+    pieces = [piece._replace(score=-12.0) if piece.text in "ab" else piece for piece in pieces]
+    file = replace(SMALL, pieces=[*pieces, Piece("abc", -1.0, Kind.NORMAL)])
+    expected = sentencepiece.SentencePieceProcessor(model_proto=to_bytes(file)).encode("abcz")
+    assert expected[-1] == 1
+    assert to_tokenizer(file)("abcz")["input_ids"] == [*expected, 0]
 
 
 TRAINER, NORMALIZER, DENORMALIZER = 2, 3, 5
