@@ -11,6 +11,7 @@ import os
 import re
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -79,7 +80,8 @@ def read_bin(content: memoryview) -> MarianModel:
         names.append(item_name(content, at, length, i))
         at += length
     if len({*names}) < count:
-        raise ValueError(f"two items have the name {next(shown(name) for name in names if names.count(name) > 1)}")
+        ((repeated, _),) = Counter(names).most_common(1)
+        raise ValueError(f"two items have the name {shown(repeated)}")
     shapes = []
     for name, (_, kind, rank, _) in zip(names, headers, strict=True):
         if rank != (1 if kind == INT8 else 2):

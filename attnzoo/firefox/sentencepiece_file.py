@@ -7,6 +7,7 @@ ids get. Nothing in a file is trusted.
 import hashlib
 import math
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,7 +18,7 @@ import numpy as np
 
 from ..messages import shown
 
-LARGEST_FILE = 2**25  # bytes; published ones have 1,000,000
+LARGEST_FILE = 2**23  # bytes; published ones have 1,000,000
 MOST_PIECES = 2**17
 MOST_TEXT = 2**20  # bytes of all pieces; every one is a node of the tokenizer's trie
 LONGEST_PIECE = 256  # bytes
@@ -254,8 +255,8 @@ def checked(file: SentencePieceFile) -> SentencePieceFile:
     """
     kinds = {text: kind for text, _, kind in file.pieces}
     if len(kinds) < len(file.pieces):
-        texts = [piece.text for piece in file.pieces]
-        raise ValueError(f"two pieces are {next(shown(text) for text in texts if texts.count(text) > 1)}")
+        ((text, _),) = Counter(piece.text for piece in file.pieces).most_common(1)
+        raise ValueError(f"two pieces are {shown(text)}")
     unknown = [text for text, kind in kinds.items() if kind == Kind.UNKNOWN]
     if len(unknown) != 1:
         raise ValueError(f"it has {len(unknown)} pieces of the kind UNKNOWN; it must have one")

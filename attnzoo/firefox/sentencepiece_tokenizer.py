@@ -1,5 +1,6 @@
 """A vocabulary of SentencePiece as a fast tokenizer of Transformers, which needs no SentencePiece."""
 
+import functools
 import json
 import re
 from collections import defaultdict
@@ -102,13 +103,18 @@ def reserved_pattern(file: SentencePieceFile) -> str:
     is cut inside, at a place that no other piece crosses.
     """
     used = [text for text, _, kind in file.pieces if kind in (Kind.NORMAL, Kind.USER_DEFINED)]
+
+    @functools.cache
+    def containing(pair: str) -> list[str]:
+        return [piece for piece in used if pair in piece]
+
     heads = defaultdict(list)
     for text, _, kind in file.pieces:
         if kind in (Kind.NORMAL, Kind.USER_DEFINED) or len(text) == 1:
             continue
         for cut in range(len(text) - 1, 0, -1):
             head, tail = text[:cut], text[cut:]
-            if not any(crosses(piece, head, tail) for piece in used if tail[0] in piece):
+            if not any(crosses(piece, head, tail) for piece in containing(head[-1] + tail[0])):
                 heads[tail].append(head)
                 break
         else:

@@ -151,6 +151,15 @@ def test_damaged_files_are_refused(case: str, tmp_path: Path) -> None:
     assert str(error.value).startswith(str(tmp_path / "damaged.bin"))
 
 
+def test_data_is_padded_by_less_than_a_block(tmp_path: Path) -> None:
+    write_bin(tmp_path / "m.bin", MarianModel({"b": np.ones((1, 2), np.float32)}, "x", {}))
+    content = (tmp_path / "m.bin").read_bytes()
+    assert len(content) == 256 + 256 + 2
+    (tmp_path / "m.bin").write_bytes(header(content[:512] + bytes(256) + content[512:], 0, 3, 512))
+    with pytest.raises(ValueError, match="needs 8 and padding"):
+        read_marian(tmp_path / "m.bin")
+
+
 def test_the_checksum_is_compared(tmp_path: Path) -> None:
     write_bin(tmp_path / "m.bin", random_int8_model())
     content = bytearray((tmp_path / "m.bin").read_bytes())

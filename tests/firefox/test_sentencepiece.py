@@ -1,6 +1,8 @@
 """Vocabularies of SentencePiece: the ids and texts are those of its library, in both directions."""
 
+import hashlib
 import random
+import struct
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -169,6 +171,26 @@ def test_pieces_that_cannot_be_are_refused(pieces: list[Piece], reason: str, tmp
     with pytest.raises(ValueError, match=reason):
         write_sentencepiece(tmp_path / "v.spm", replace(SMALL, pieces=SMALL.pieces + pieces))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("unit", "reason"), [(4096 << 10, "leads out of its trie"), (256, "not the start of a text"), (2**31, None)]
+)
+def test_offsets_in_a_table_stay_in_it(unit: int, reason: str | None) -> None:
+    """The first unit of the trie has the offset of its children, the highest bit of a value, or a bit for a value."""
+    file = replace(SMALL, charsmap=struct.pack("<257I", 1024, unit, *[0] * 255) + b"a\0")
+    if reason is None:
+        assert parse(memoryview(to_bytes(file))).charsmap == file.charsmap
+        return
+    with pytest.raises(ValueError, match=reason):
+        parse(memoryview(to_bytes(file)))
+
+
+def test_the_checksum_is_compared(tmp_path: Path) -> None:
+    write_sentencepiece(tmp_path / "v.spm", SMALL)
+    assert read_sentencepiece(tmp_path / "v.spm", hashlib.sha256(to_bytes(SMALL)).hexdigest()) == SMALL
+    with pytest.raises(ValueError, match=r"v\.spm: its sha256 is"):
+        read_sentencepiece(tmp_path / "v.spm", "0" * 64)
 
 
 def test_pieces_and_tables_that_normalising_changes_are_refused() -> None:

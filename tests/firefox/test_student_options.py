@@ -50,6 +50,11 @@ def test_pairs_that_cannot_be(change: dict[str, object], reason: str) -> None:
         StudentOptions.from_yaml(yaml.safe_dump(OPTIONS | change))
 
 
+def test_an_option_occurs_once() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        StudentOptions.from_yaml(STUDENT.to_yaml() + "skip: false\n")
+
+
 HOSTILE = [
     "",
     "[",
