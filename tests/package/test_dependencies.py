@@ -50,7 +50,7 @@ def imported(files: list[Path]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("folder", "extras"), [("attnzoo", ["plots", "export"]), ("training", ["train", "tensorboard", "tune"])]
+    ("folder", "extras"), [("attnzoo", ["plots", "export", "firefox"]), ("training", ["train", "tensorboard", "tune"])]
 )
 def test_every_library_that_is_imported_is_declared(folder: str, extras: list[str]) -> None:
     distributions = packages_distributions()

@@ -17,6 +17,7 @@ ROOMS = sorted(path.parent.name for path in (ROOT / "attnzoo").glob("*/__init__.
 TRAVELLING = {"torch", "transformers", "huggingface_hub", "safetensors"}  # what a user of the Hub's copy has
 LIBRARIES = TRAVELLING | {"matplotlib"}
 EXPORT = {"numpy", "onnx", "onnxruntime", "tokenizers", "ctranslate2"}  # of the room export alone
+FIREFOX = {"numpy", "tokenizers", "yaml"}
 BESIDE = {"run": {"array_search", "json_files"}}  # an exported folder holds these files, side by side
 # The folders and flat files of training/: each imports only those before it.
 ORDER = ["commands", "markdown", "architecture", "statistics", "data", "tasks", "recipe", "loop", "record", "card"]
@@ -62,7 +63,7 @@ def test_the_code_that_travels_is_flat(name: str) -> None:
 
 @pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
 def test_the_package_needs_neither_training_nor_its_libraries(path: Path) -> None:
-    own = {"attnzoo"} if path.stem in PROGRAMS else EXPORT if path.parent.name == "export" else set()
+    own = {"attnzoo"} if path.stem in PROGRAMS else {"export": EXPORT, "firefox": FIREFOX}.get(path.parent.name, set())
     for level, module in imports(path):
         if level == 0:
             known = sys.stdlib_module_names | LIBRARIES | own | BESIDE.get(path.stem, set())

@@ -1,0 +1,161 @@
+"""A vocabulary of SentencePiece as a fast tokenizer of Transformers, which needs no SentencePiece."""
+
+import functools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from ..messages import shown
+from .sentencepiece_file import SPACE, UNKNOWN_SURFACE, Kind, Piece, SentencePieceFile, checked
+
+USER_DEFINED_SCORE = -0.1  # as in SentencePiece: better than every normal piece
+COMPOSED = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")  # the tables after which a text is in NFC
+# Precompiled looks up a base letter together with its marks, and may lose the marks. It does not where a code point
+# stands between them that ends a letter. This one is in no text, since Unicode has not assigned it.
+BREAK = "\ufff8"
+MARKS = r"(?!\A)(?=[\n\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}])"  # what belongs to the letter before it
+
+
+def to_tokenizer(file: SentencePieceFile) -> PreTrainedTokenizerFast:
+    """The tokenizer that gives the ids and texts of SentencePiece, and the id of the end after every text.
+
+    No text becomes a control piece: "</s>" in a text is four characters. ``decode`` gives an unknown piece as
+    SentencePiece does, unless ``skip_special_tokens`` leaves it out.
+
+    Differs from SentencePiece: letters and their combining marks are composed as far as Unicode does (NFC); its table
+    leaves some apart, such as ê with an acute. If two ways to take a text apart have equal scores, SentencePiece may
+    choose the other one, since it rounds sums to float32.
+
+    Raises:
+        ValueError: a piece or the normaliser cannot be treated as SentencePiece does.
+    """
+    normals = [score for _, score, kind in file.pieces if kind == Kind.NORMAL]
+    # The score of other pieces is not used, but must not lower the lowest one: that of unknown letters depends on it.
+    scores = {Kind.USER_DEFINED: USER_DEFINED_SCORE}
+    vocabulary = [
+        (text, score if kind == Kind.NORMAL else scores.get(kind, min(normals))) for text, score, kind in file.pieces
+    ]
+    texts = [text for text, *_ in file.pieces]
+    unknown = next(text for text, _, kind in file.pieces if kind == Kind.UNKNOWN)
+    control = [text for text, _, kind in file.pieces if kind == Kind.CONTROL]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, texts.index(unknown), byte_fallback=file.byte_fallback))
+    tokenizer.normalizer = normalizer(file)
+    if pattern := reserved_pattern(file):
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "merged_with_next")
+    tokenizer.decoder = decoder(file, unknown)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {file.eos}", pair=f"$A {file.eos} $B {file.eos}", special_tokens=[(file.eos, texts.index(file.eos))]
+    )
+    tokenizer.add_special_tokens(control)
+    names = {"bos_token": "<s>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=file.eos,
+        unk_token=unknown,
+        split_special_tokens=True,
+        clean_up_tokenization_spaces=False,
+        **{name: text for name, text in names.items() if text in control},
+    )
+
+
+def normalizer(file: SentencePieceFile) -> normalizers.Normalizer:
+    """What SentencePiece does to a text before it takes it apart."""
+    steps: list[normalizers.Normalizer] = []
+    if file.charsmap:
+        if file.normalizer not in COMPOSED:
+            raise ValueError(
+                f"the normaliser is {shown(file.normalizer)}; supported are identity, {', '.join(COMPOSED)}"
+            )
+        steps += [normalizers.Replace(Regex(MARKS), BREAK), normalizers.Precompiled(file.charsmap)]
+        steps += [normalizers.Replace(BREAK, ""), normalizers.NFC()]
+    if file.remove_extra_whitespaces:
+        steps += [normalizers.Replace(Regex(r"\A +"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+    for text, _, kind in file.pieces:
+        if kind == Kind.USER_DEFINED and (SPACE in text or normalizers.Sequence(steps).normalize_str(text) != text):
+            raise ValueError(f"the user-defined piece {shown(text)} is changed by normalising, which is not supported")
+    if file.add_dummy_prefix:
+        steps.append(normalizers.Prepend(SPACE))
+    steps.append(normalizers.Replace(" ", SPACE))
+    if file.remove_extra_whitespaces:
+        steps.append(normalizers.Replace(Regex(rf"{SPACE}+\z"), ""))
+    return normalizers.Sequence(steps)
+
+
+def decoder(file: SentencePieceFile, unknown: str) -> decoders.Decoder:
+    """What SentencePiece does to pieces to make a text of them."""
+    steps: list[decoders.Decoder] = [decoders.Replace(SPACE, " "), decoders.Replace(unknown, UNKNOWN_SURFACE)]
+    steps += [decoders.ByteFallback(), decoders.Fuse()]
+    if file.add_dummy_prefix or file.remove_extra_whitespaces:  # the space of an unknown piece stays
+        steps.append(
+            decoders.Replace(Regex(rf"\A((?!{UNKNOWN_SURFACE}) ){'+' if file.remove_extra_whitespaces else ''}"), "")
+        )
+    return decoders.Sequence(steps)
+
+
+def reserved_pattern(file: SentencePieceFile) -> str:
+    """An expression that finds where to cut a text that spells a control, unknown or byte piece.
+
+    SentencePiece does not match these pieces in texts, and the model of ``tokenizers`` would. It does not if the text
+    is cut inside, at a place that no other piece crosses.
+    """
+    used = [text for text, _, kind in file.pieces if kind in (Kind.NORMAL, Kind.USER_DEFINED)]
+
+    @functools.cache
+    def containing(pair: str) -> list[str]:
+        return [piece for piece in used if pair in piece]
+
+    heads = defaultdict(list)
+    for text, _, kind in file.pieces:
+        if kind in (Kind.NORMAL, Kind.USER_DEFINED) or len(text) == 1:
+            continue
+        for cut in range(len(text) - 1, 0, -1):
+            head, tail = text[:cut], text[cut:]
+            if not any(crosses(piece, head, tail) for piece in containing(head[-1] + tail[0])):
+                heads[tail].append(head)
+                break
+        else:
+            raise ValueError(f"a text could spell {shown(text)}, and pieces overlap in it; this is not supported")
+    return "|".join(f"(?<={'|'.join(map(re.escape, before))}){re.escape(tail)}" for tail, before in heads.items())
+
+
+def crosses(piece: str, head: str, tail: str) -> bool:
+    """Whether a piece can lie across the end of ``head`` in a text with ``head`` and ``tail`` next to each other."""
+    return any(
+        (head.endswith(piece[:i]) or piece[:i].endswith(head))
+        and (tail.startswith(piece[i:]) or piece[i:].startswith(tail))
+        for i in range(1, len(piece))
+    )
+
+
+def learn_vocabulary(texts: Iterable[str], size: int) -> SentencePieceFile:
+    """A vocabulary that is learned from texts, for a model that Firefox is to run.
+
+    It has the form of Firefox's vocabularies: 0 is the end of a text, 1 is unknown, then the bytes, then pieces, and a
+    digit is a piece of its own. Texts are not normalised but for their spaces, so give them in NFC.
+
+    Raises:
+        ValueError: the size has no room for the bytes and the characters of the texts.
+    """
+    reserved = [Piece("</s>", 0.0, Kind.CONTROL), Piece("<unk>", 0.0, Kind.UNKNOWN)]
+    reserved += [Piece(f"<0x{byte:02X}>", 0.0, Kind.BYTE) for byte in range(256)]
+    if size <= len(reserved):
+        raise ValueError(f"a vocabulary must have more than {len(reserved)} pieces, got {size}")
+    learned = Tokenizer(models.Unigram())
+    learned.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(SPACE, "always"),
+            pre_tokenizers.Digits(individual_digits=True),
+        ]
+    )
+    trainer = trainers.UnigramTrainer(vocab_size=size - len(reserved), show_progress=False)
+    try:
+        learned.train_from_iterator(texts, trainer)
+    except Exception as error:  # tokenizers raises no other class
+        raise ValueError(f"no vocabulary of {size} pieces can be learned from the texts: {error}") from error
+    pieces = [Piece(text, score, Kind.NORMAL) for text, score in json.loads(learned.to_str())["model"]["vocab"]]
+    return checked(SentencePieceFile([*reserved, *pieces], byte_fallback=True))

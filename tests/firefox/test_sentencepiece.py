@@ -1,0 +1,201 @@
+"""Vocabularies of SentencePiece: the ids and texts are those of its library, in both directions."""
+
+import hashlib
+import random
+import struct
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from attnzoo.firefox.sentencepiece_file import (
+    Kind,
+    Piece,
+    SentencePieceFile,
+    bytes_field,
+    number_field,
+    parse,
+    read_sentencepiece,
+    to_bytes,
+    write_sentencepiece,
+)
+from attnzoo.firefox.sentencepiece_tokenizer import learn_vocabulary, to_tokenizer
+from tests.firefox.vocabularies import VOCABULARIES, lines, texts, vocabulary
+
+SMALL = SentencePieceFile(
+    [
+        Piece("</s>", 0.0, Kind.CONTROL),
+        Piece("<unk>", 0.0, Kind.UNKNOWN),
+        *(Piece(c, -2.0, Kind.NORMAL) for c in "▁abs/<>"),
+    ]
+)
+
+
+def read(name: str) -> tuple[sentencepiece.SentencePieceProcessor, PreTrainedTokenizerFast]:
+    content = vocabulary(name)
+    return sentencepiece.SentencePieceProcessor(model_proto=content), to_tokenizer(parse(memoryview(content)))
+
+
+def different(inputs: list[Any], found: list[Any], expected: list[Any]) -> list[tuple[str, Any, Any]]:
+    """The inputs whose outputs differ, with both outputs."""
+    return [(ascii(row), *pair) for row, *pair in zip(inputs, found, expected, strict=True) if pair[0] != pair[1]]
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_ids_and_texts_are_those_of_sentencepiece(name: str) -> None:
+    expected, tokenizer = read(name)
+    assert tokenizer.eos_token_id == 0
+    assert tokenizer.unk_token_id == expected.unk_id() == 1
+    assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == expected.id_to_piece([*range(len(expected))])
+    some = texts(2000)
+    ids = expected.encode(some)
+    assert different(some, [row[:-1] for row in tokenizer(some)["input_ids"]], ids) == []
+    assert {row[-1] for row in tokenizer(some)["input_ids"]} == {0}
+    assert different(some, tokenizer.batch_decode(ids), expected.decode(ids)) == []
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_ids_of_a_model_become_the_same_text(name: str) -> None:
+    """Ids that no text has: unknown pieces, doubled spaces. Not bytes, which may be no text."""
+    expected, tokenizer = read(name)
+    draw = random.Random(0)
+    ids = [i for i in range(1, len(expected)) if not expected.is_byte(i)]
+    rows = [draw.choices(ids, k=draw.randint(0, 12)) for _ in range(300)]
+    assert different(rows, tokenizer.batch_decode(rows), expected.decode(rows)) == []
+
+
+def test_every_letter_is_normalised_alike() -> None:
+    expected, tokenizer = read("nmt_nfkc")
+    letters = [chr(code) for code in range(1, 0x30000, 7) if unicodedata.category(chr(code)) not in ("Cs", "Cn")]
+    some = [text for letter in letters for text in (f"a{letter}b", f"{letter} {letter}")]
+    assert different(some, [row[:-1] for row in tokenizer(some)["input_ids"]], expected.encode(some)) == []
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_a_saved_tokenizer_is_the_same(name: str, tmp_path: Path) -> None:
+    _, tokenizer = read(name)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for text in ["</s> <unk> <0x41>", *texts(60, seed=1)]:
+        assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
+        assert loaded.decode(loaded(text)["input_ids"][:-1]) == tokenizer.decode(tokenizer(text)["input_ids"][:-1])
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_sentencepiece_reads_what_is_written(name: str, tmp_path: Path) -> None:
+    content = vocabulary(name)
+    file = parse(memoryview(content))
+    write_sentencepiece(tmp_path / "v.spm", file)
+    assert read_sentencepiece(tmp_path / "v.spm") == file
+    expected = sentencepiece.SentencePieceProcessor(model_proto=content)
+    written = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "v.spm"))
+    assert [written.eos_id(), written.unk_id(), written.bos_id(), written.pad_id()] == [0, 1, -1, -1]
+    for text in texts(300, seed=2):
+        assert written.encode(text) == expected.encode(text)
+        assert written.decode(written.encode(text)) == expected.decode(expected.encode(text))
+
+
+def test_a_learned_vocabulary_is_one_of_sentencepiece(tmp_path: Path) -> None:
+    file = learn_vocabulary([*lines(), "fünf Bäume"], 900)
+    assert len(file.pieces) <= 900
+    assert {"▁the", "ü", "7", "▁model"} <= {piece.text for piece in file.pieces}
+    write_sentencepiece(tmp_path / "v.spm", file)
+    expected = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "v.spm"))
+    tokenizer = to_tokenizer(read_sentencepiece(tmp_path / "v.spm"))
+    some = texts(500, seed=3)
+    assert different(some, [row[:-1] for row in tokenizer(some)["input_ids"]], expected.encode(some)) == []
+    for size in (258, 300):
+        with pytest.raises(ValueError, match="pieces"):
+            learn_vocabulary(lines(), size)
+
+
+def test_control_pieces_are_not_matched_in_texts() -> None:
+    tokenizer = to_tokenizer(SMALL)
+    assert tokenizer("a</s>b")["input_ids"] == [2, 3, 7, 6, 5, 8, 4, 0]
+    with pytest.raises(ValueError, match="could spell '</s>'"):
+        to_tokenizer(replace(SMALL, pieces=[*SMALL.pieces, *(Piece(c, -1.0, Kind.NORMAL) for c in ("</", "/s", "s>"))]))
+
+
+def test_an_unknown_letter_costs_what_it_does_in_sentencepiece() -> None:
+    """z has no piece of its own: "abc" and an unknown letter cost less than three rare pieces."""
+    pieces = [*SMALL.pieces, Piece("c", -12.0, Kind.NORMAL), Piece("cz", -12.0, Kind.NORMAL)]
+    pieces = [piece._replace(score=-12.0) if piece.text in "ab" else piece for piece in pieces]
+    file = replace(SMALL, pieces=[*pieces, Piece("abc", -1.0, Kind.NORMAL)])
+    expected = sentencepiece.SentencePieceProcessor(model_proto=to_bytes(file)).encode("abcz")
+    assert expected[-1] == 1
+    assert to_tokenizer(file)("abcz")["input_ids"] == [*expected, 0]
+
+
+TRAINER, NORMALIZER, DENORMALIZER = 2, 3, 5
+REFUSED = {
+    "BPE": (TRAINER, number_field(3, 2)),
+    "CHAR": (TRAINER, number_field(3, 4)),
+    "unknown": (TRAINER, number_field(3, 9)),
+    "treat_whitespace_as_suffix": (TRAINER, number_field(24, 1)),
+    "byte_fallback": (TRAINER, number_field(35, 1)),
+    "unk_surface": (TRAINER, bytes_field(44, b"?")),
+    "no control piece '<end>'": (TRAINER, bytes_field(47, b"<end>")),
+    "escape_whitespaces": (NORMALIZER, number_field(5, 0)),
+    "precompiled_charsmap": (NORMALIZER, bytes_field(2, b"\0" * 40)),
+    "a denormaliser": (DENORMALIZER, bytes_field(2, b"x")),
+    "wire type": (TRAINER, bytes_field(3, b"x")),
+    "ends inside": (TRAINER, b"\x18"),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_options_that_change_ids_are_refused(reason: str) -> None:
+    number, value = REFUSED[reason]
+    content = to_bytes(SMALL) + bytes_field(number, value)
+    with pytest.raises(ValueError, match=reason):
+        parse(memoryview(content))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reason"),
+    [
+        ([Piece("a", -2.0, Kind.NORMAL)], "two pieces are 'a'"),
+        ([Piece("", -2.0, Kind.NORMAL)], "pieces have 1 to"),
+        ([Piece("x" * 300, -2.0, Kind.NORMAL)], "pieces have 1 to"),
+        ([Piece("x", float("nan"), Kind.NORMAL)], "score"),
+        ([Piece("x", -2.0, Kind.UNUSED)], "kind 5"),
+        ([Piece("x", -2.0, Kind.UNKNOWN)], "2 pieces of the kind UNKNOWN"),
+        ([Piece("<0x00>", 0.0, Kind.BYTE)], "1 pieces of the kind BYTE"),
+    ],
+)
+def test_pieces_that_cannot_be_are_refused(pieces: list[Piece], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=reason):
+        write_sentencepiece(tmp_path / "v.spm", replace(SMALL, pieces=SMALL.pieces + pieces))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("unit", "reason"), [(4096 << 10, "leads out of its trie"), (256, "not the start of a text"), (2**31, None)]
+)
+def test_offsets_in_a_table_stay_in_it(unit: int, reason: str | None) -> None:
+    """The first unit of the trie has the offset of its children, the highest bit of a value, or a bit for a value."""
+    file = replace(SMALL, charsmap=struct.pack("<257I", 1024, unit, *[0] * 255) + b"a\0")
+    if reason is None:
+        assert parse(memoryview(to_bytes(file))).charsmap == file.charsmap
+        return
+    with pytest.raises(ValueError, match=reason):
+        parse(memoryview(to_bytes(file)))
+
+
+def test_the_checksum_is_compared(tmp_path: Path) -> None:
+    write_sentencepiece(tmp_path / "v.spm", SMALL)
+    assert read_sentencepiece(tmp_path / "v.spm", hashlib.sha256(to_bytes(SMALL)).hexdigest()) == SMALL
+    with pytest.raises(ValueError, match=r"v\.spm: its sha256 is"):
+        read_sentencepiece(tmp_path / "v.spm", "0" * 64)
+
+
+def test_pieces_and_tables_that_normalising_changes_are_refused() -> None:
+    file = parse(memoryview(vocabulary("nmt_nfkc")))
+    with pytest.raises(ValueError, match="'ﬁ' is changed"):
+        to_tokenizer(replace(file, pieces=[*file.pieces, Piece("ﬁ", 0.0, Kind.USER_DEFINED)]))
+    with pytest.raises(ValueError, match="'nfkd'"):
+        to_tokenizer(replace(file, normalizer="nfkd"))
