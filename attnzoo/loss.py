@@ -302,11 +302,18 @@ def loss_and_logits(
     return loss, None if skip_logits else with_closed(logits, closed)
 
 
-def with_closed(values: Tensor, closed: int | None) -> Tensor:
-    """Logits, or the biases of an output projection (..., vocabulary), that close a word; see ``CLOSED``."""
+def with_closed(logits: Tensor, closed: int | None) -> Tensor:
+    """Logits (..., vocabulary) of which a word is closed; see ``CLOSED``."""
     if closed is None:
-        return values
-    return values.masked_fill(torch.arange(values.shape[-1], device=values.device) == closed, CLOSED)
+        return logits
+    return logits.masked_fill(torch.arange(logits.shape[-1], device=logits.device) == closed, CLOSED)
+
+
+def closing_bias(lm_head: nn.Linear, closed: int | None) -> Tensor | None:
+    """The bias (vocabulary,) with which an output projection closes a word whose weights are 0; None for no bias."""
+    if closed is None:
+        return lm_head.bias
+    return with_closed(lm_head.weight.new_zeros(lm_head.out_features) if lm_head.bias is None else lm_head.bias, closed)
 
 
 def without_word(values: Any, word: int | None, dim: int) -> Any:

@@ -273,7 +273,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             kinds = "keys and values", "cells"
             raise TypeError(
                 f"past_key_values has {kinds[has_cells]} of the target, and decoder_mixer={self.mixer!r} continues "
-                f"{kinds[not has_cells]}; continue with the model that made the cache"
+                f"{kinds[not has_cells]}; continue with the model that made the cache (a prefix has keys and values)"
             )
 
     def _check_cache(self, cache: Cache, rows: int, source: Tensor | None) -> None:

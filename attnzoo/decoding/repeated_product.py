@@ -61,13 +61,13 @@ class RepeatedProduct:
     def largest(self, values: Tensor, forbidden: Tensor) -> Tensor | None:
         """The place (1,) of the largest output that is not forbidden, of one row and one weight.
 
-        None with a bias, or if computing all outputs is as fast; see :class:`LargestOutput`.
+        None if computing all outputs is as fast; see :class:`LargestOutput`.
         """
-        copies = self.copies if self.has_few_candidates and self.bias is None and len(values) == 1 else None
+        copies = self.copies if self.has_few_candidates and len(values) == 1 else None
         if copies is None or not copies.is_worthwhile(values) or copies.size < MANY_WEIGHTS or not int8_is_faster():
             return None
         largest = copies.get("largest", self.weights, lambda: LargestOutput(self._joined()))
-        found = largest(values, self.weights[0], forbidden)
+        found = largest(values, self.weights[0], forbidden, self.bias)
         self.has_few_candidates = found is not None
         return found
 

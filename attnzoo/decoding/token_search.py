@@ -25,7 +25,7 @@ from ..fast_products import is_plain_linear
 from ..fast_weight_copies import copies_if
 from ..generation_options import SearchRefusedError
 from ..library_internals import forward_hooks
-from ..loss import with_closed
+from ..loss import closing_bias, with_closed
 from .recurrent_steps import RecurrentSearchDecoder
 from .repeated_product import RepeatedProduct
 from .transformer_steps import TransformerSearchDecoder
@@ -287,10 +287,7 @@ class _Decoder:
         # A hook may keep the layer's output.
         self.project: Callable[[Tensor], Tensor] = lambda hidden: with_closed(lm_head(hidden).clone(), closed)
         if is_plain_linear(lm_head):
-            bias: Tensor | None = lm_head.bias
-            if closed is not None:
-                bias = with_closed(lm_head.weight.new_zeros(lm_head.out_features) if bias is None else bias, closed)
-            self.project = RepeatedProduct([lm_head.weight], bias)
+            self.project = RepeatedProduct([lm_head.weight], closing_bias(lm_head, closed))
 
     def logits(self, sequences: Tensor) -> Tensor:
         """The logits (R, vocabulary), float32, of the token after every sequence (R, T), whose last token is new."""

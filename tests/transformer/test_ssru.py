@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from peft import PrefixTuningConfig, get_peft_model
 from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 
@@ -285,6 +286,9 @@ def test_a_cache_of_another_kind_or_batch() -> None:
         caches[0].crop(1)
     with refused(ValueError, "stateful"):
         model.generate(SOURCE[:1], assistant_model=other, max_new_tokens=3)
+    adapted = get_peft_model(model, PrefixTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=3))
+    with refused(TypeError, "decoder_mixer='ssru'", "a prefix has keys and values"):
+        adapted(input_ids=SOURCE, labels=TARGET)
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------
@@ -317,6 +321,27 @@ def test_masks_and_positions_of_attention_alone() -> None:
 def test_fields_that_cannot_work(fields: dict[str, Any], fragments: list[Any]) -> None:
     with refused(StrictDataclassError, *fragments):
         SmallTransformerConfig(**fields)
+
+
+@pytest.mark.parametrize(
+    ("width", "inner", "depth", "words_of_both", "count"),
+    [(256, 1536, 2, 32_000, 16_907_008), (384, 1536, 4, 32_000, 31_248_896), (512, 2048, 2, 32_000, 42_686_720)],
+)
+def test_firefoxs_sizes(width: int, inner: int, depth: int, words_of_both: int, count: int) -> None:
+    """The numbers of parameters that Mozilla publishes, and one more word, the start token."""
+    config = SmallTransformerConfig(
+        vocab_size=words_of_both + 1,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_decoder_layers=depth,
+        decoder_mixer="ssru",
+        position_embedding="sinusoidal_halves",
+        attention_bias=True,
+        output_bias=True,
+        zero_start=True,
+    )
+    with torch.device("meta"):
+        assert SmallTransformerForConditionalGeneration(config).num_parameters() == count + width + 1
 
 
 def test_a_decoder_of_another_depth() -> None:
