@@ -216,9 +216,9 @@ class SSRU(nn.Module):
     ``candidate_proj``, without bias, :math:`c_t` is the cell, 0 before the first token, and :math:`o_t` is returned.
 
     Nothing that is multiplied depends on an earlier cell. So both products are computed for all tokens at once, and the
-    loop over tokens has one operator. A padding token leaves the cell as it is.
+    loop over tokens has one operator.
 
-    **Differs from the paper**: nothing.
+    **Differs from the paper**: padding may be anywhere, and leaves the cell as it is.
 
     Shape:
         - hidden_states: (B, T, D); or only some tokens, (N, D), by ``packing``

@@ -194,7 +194,6 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = nn.functional.dropout(hidden_states, self.dropout)
         is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
         has_future = self.is_causal and not is_last_alone
-        mask = attention_mask if is_4d_mask else _self_attention_mask(is_real, texts, steps, num_keys, has_future)
         recorded = ("output_hidden_states", "output_attentions")  # these have the shapes of a padded batch
         if cache is not None or any(kwargs.get(name, getattr(self.config, name)) for name in recorded):
             tokens_to_compute = None
@@ -203,6 +202,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = packing.pack(hidden_states)  # (N, D)
         backend = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
         if self.mixer == "attention":
+            mask = attention_mask if is_4d_mask else _self_attention_mask(is_real, texts, steps, num_keys, has_future)
             mask = mask_for(backend, mask, (rows, length, num_keys))
         else:
             mask = None if is_real is None else is_real[:, steps]  # (B, T)
