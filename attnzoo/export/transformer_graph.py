@@ -149,9 +149,9 @@ class _KeysAndValues:
         heads = g.reshape(projected, 0, -1, 1, self.stack.size)  # (R, 3 H, 1, K)
         query, *new = g.op("Split", heads, outputs=3, axis=1, num_outputs=3)
         names = f"key_{number}", f"value_{number}"
-        after = {name: g.op("Concat", state[name], part, axis=2) for name, part in zip(names, new, strict=True)}
-        context, _ = self.stack.attend(g, attention, query, *after.values(), mask)
-        return g.linear(g.reshape(context, 0, -1), attention.output_proj), after
+        keys, values = (g.op("Concat", state[name], part, axis=2) for name, part in zip(names, new, strict=True))
+        context, _ = self.stack.attend(g, attention, query, keys, values, mask)
+        return g.linear(g.reshape(context, 0, -1), attention.output_proj), {names[0]: keys, names[1]: values}
 
 
 class _Cells:
