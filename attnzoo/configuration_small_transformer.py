@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict
 
-from .zoo_config import ZooConfig
+from .zoo_config import MAX_SIZES, ZooConfig, check_size
 
 # BERT and GPT have the same layers.
 _PRETRAINED: dict[str, Any] = {
@@ -41,15 +41,24 @@ class SmallTransformerConfig(ZooConfig):
         vocab_size: the size of the one vocabulary of source and target.
         hidden_size: d_model, the width of the embeddings and of every layer's output.
         num_hidden_layers: N, the number of layers of each stack.
+        num_decoder_layers: the number of layers of the decoder of an encoder-decoder; None for ``num_hidden_layers``.
+        decoder_mixer: what reads the earlier tokens in every layer of the decoder of an encoder-decoder: "attention",
+            self-attention as in the paper, or "ssru", a recurrent unit (Kim et al., 2019; :class:`SSRU` in
+            ``transformer_layers.py``).
         num_attention_heads: h, the number of heads. Each is ``hidden_size / num_attention_heads`` wide: d_k = d_v.
         intermediate_size: d_ff, the inner width of the feed-forward layers.
         activation: the activation of the feed-forward layers: "relu" as in the paper, or "gelu" as in BERT.
         norm: where layer normalisation is applied: "post", to the residual sum (the paper), or "pre", to the input of
             every sublayer and to the output of a stack (GPT-2).
         layer_norm_eps: the number that layer normalisation adds to the variance. The paper's released code has 1e-6.
-        position_embedding: "sinusoidal" (section 3.5), for texts of any length; "learned"; or "none", for studies.
+        position_embedding: "sinusoidal" (section 3.5), for texts of any length; "sinusoidal_halves", the same with all
+            sines before all cosines, and other rates, as Marian has it; "learned"; or "none", for studies.
         max_position_embeddings: the number of learned positions. A longer text raises an error. Only for "learned".
         attention_bias: whether the projections of the attention have biases, as in BERT and GPT; the paper has none.
+        output_bias: whether the output projection has a bias, as in Marian; the paper has none.
+        zero_start: let the decoder read the first position alone, as in Marian: the embedding of
+            ``decoder_start_token_id`` is 0. Training does not change it, and the token is never predicted, so it must
+            be a token that no text has. Only for "encoder_decoder".
         scale_scores: whether the scores are divided by the square root of d_k (section 3.2.1). False is for studies.
         dropout: dropout rate of the sums of embeddings and positions, and of every sublayer's output (section 5.4).
         attention_dropout: dropout rate of the attention weights. The paper has none; its released code has 0.1.
@@ -70,14 +79,18 @@ class SmallTransformerConfig(ZooConfig):
     vocab_size: int = 37_000
     hidden_size: int = 512
     num_hidden_layers: int = 6
+    num_decoder_layers: int | None = None
+    decoder_mixer: Literal["attention", "ssru"] = "attention"
     num_attention_heads: int = 8
     intermediate_size: int = 2048
     activation: Literal["relu", "gelu"] = "relu"
     norm: Literal["post", "pre"] = "post"
     layer_norm_eps: float | int = 1e-6
-    position_embedding: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    position_embedding: Literal["sinusoidal", "sinusoidal_halves", "learned", "none"] = "sinusoidal"
     max_position_embeddings: int = 512
     attention_bias: bool = False
+    output_bias: bool = False
+    zero_start: bool = False
     scale_scores: bool = True
     dropout: float | int = 0.1
     attention_dropout: float | int = 0.0
@@ -111,6 +124,23 @@ class SmallTransformerConfig(ZooConfig):
             self.is_encoder_decoder = self.attention_pattern == "encoder_decoder"
         super().__post_init__(**kwargs)
 
+    @property
+    def decoder_depth(self) -> int:
+        """The number of layers of the decoder of an encoder-decoder."""
+        return self.num_hidden_layers if self.num_decoder_layers is None else self.num_decoder_layers
+
+    @property
+    def closed_token(self) -> int | None:
+        """The token that is never predicted and whose embedding is 0; None without ``zero_start``."""
+        return self.decoder_start_token_id if self.zero_start else None
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
+        """The config that Transformers reads one side from; it makes a cache with the decoder's number of layers."""
+        config = super().get_text_config(decoder=decoder, encoder=encoder)
+        if decoder and not encoder and self.num_decoder_layers is not None:
+            config.num_hidden_layers = self.num_decoder_layers
+        return config
+
     def validate_architecture(self) -> None:
         """Raise an error for sizes out of range and for fields that contradict each other."""
         super().validate_architecture()
@@ -124,13 +154,34 @@ class SmallTransformerConfig(ZooConfig):
                 f"copy=True copies words of a source and needs attention_pattern='encoder_decoder', got "
                 f"{self.attention_pattern!r}"
             )
+        for name, default in (("num_decoder_layers", None), ("decoder_mixer", "attention"), ("zero_start", False)):
+            if (value := getattr(self, name)) != default and self.attention_pattern != "encoder_decoder":
+                raise ValueError(
+                    f"{name}={value!r} is for the decoder of attention_pattern='encoder_decoder', got "
+                    f"{self.attention_pattern!r}; leave it out"
+                )
+        if self.num_decoder_layers is not None:
+            check_size("num_decoder_layers", self.num_decoder_layers, MAX_SIZES["num_hidden_layers"])
+        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        if self.zero_start and self.decoder_start_token_id in ends:
+            raise ValueError(
+                f"zero_start=True never predicts decoder_start_token_id={self.decoder_start_token_id}, which is also "
+                "the end token; give the start a token of its own"
+            )
+        if self.zero_start and self.copy:
+            raise ValueError("zero_start=True never predicts the start token, and copy=True may copy it; choose one")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"num_attention_heads must divide hidden_size, got {self.num_attention_heads} heads and a width of "
                 f"{self.hidden_size}"
             )
-        if self.position_embedding == "sinusoidal" and self.hidden_size % 2:
+        if self.position_embedding.startswith("sinusoidal") and self.hidden_size % 2:
             raise ValueError(
-                f"position_embedding='sinusoidal' has a sine and a cosine and needs an even hidden_size, "
-                f"got {self.hidden_size}"
+                f"position_embedding={self.position_embedding!r} has a sine and a cosine and needs an even "
+                f"hidden_size, got {self.hidden_size}"
+            )
+        if self.position_embedding == "sinusoidal_halves" and self.hidden_size < 4:
+            raise ValueError(
+                f"position_embedding='sinusoidal_halves' has at least two rates and needs a hidden_size of at least "
+                f"4, got {self.hidden_size}"
             )

@@ -12,7 +12,7 @@ import os
 import timeit
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -200,6 +200,6 @@ def is_untouched(module: nn.Module) -> bool:
     return True
 
 
-def is_only_its_weight(layer: nn.Module) -> bool:
-    """Whether a layer only multiplies with its weight, so that its caller may read the weight instead."""
-    return type(layer) is nn.Linear and layer.bias is None and is_untouched(layer)
+def is_plain_linear(layer: Any) -> TypeGuard[nn.Linear]:
+    """Whether a layer only has a product and perhaps a bias, so that its caller may read these instead."""
+    return type(layer) is nn.Linear and is_untouched(layer)

@@ -35,6 +35,9 @@ def read_labels(model: Any, labels: Any, name: str, checks: Checks | None = None
                 is_wrong.any(),
                 lambda: out_of_range(name, labels[is_wrong], f"vocab_size={size}: labels", size, nothing),
             )
+            if (closed := getattr(model.config, "closed_token", None)) is not None:
+                start = f"{name} has the token {closed}, the start token, which zero_start=True never predicts; put"
+                own.add((labels == closed).any(), lambda: ValueError(f"{start} {IGNORED} where there is no word"))
     if not has_vocabulary and is_readable(labels):
         _check_classes(model, labels, own)
     if checks is None:

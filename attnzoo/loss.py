@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .fast_products import is_only_its_weight, linear, product, suits_onednn
+from .fast_products import is_plain_linear, linear, product, suits_onednn
 
 IGNORED = -100
 TOKENS_AT_A_TIME = 256  # tokens whose logits are in memory at once
+CLOSED = -1e4  # the logit of a word that is never predicted: its probability is 0 in every type, its log p is finite
 MOST_ITEMS = 2**53  # labels; any number above is a mistake
 Count = Tensor | int | None  # of labels
 
@@ -170,16 +171,21 @@ def refuse_withheld_labels(
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, labels: Tensor, num_items: Count = None, label_smoothing: float = 0.0
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    num_items: Count = None,
+    label_smoothing: float = 0.0,
+    bias: Tensor | None = None,
 ) -> Tensor:
-    r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never stored all at once.
+    r""":func:`token_cross_entropy` of the logits :math:`h W^\top + b`, which are never stored all at once.
 
     They are computed for some tokens at a time, on a CPU only those with a label, and their gradient replaces them in
     memory. The products have autocast's precision where it is on; everything else is in float32 at least.
     Differentiable once.
 
     Shape:
-        - hidden: (B, T, H); weight: (vocabulary, H)
+        - hidden: (B, T, H); weight: (vocabulary, H); bias: (vocabulary,), or None for 0
         - labels: (B, T), -100 where there is nothing to predict
         - returns: a scalar
 
@@ -198,7 +204,8 @@ def linear_cross_entropy(
         places = is_real.flatten().nonzero().squeeze(1)
         tokens, targets, of_token = tokens.index_select(0, places), targets.index_select(0, places), None
     with torch.autocast(device, enabled=False):
-        total = _LinearCrossEntropy.apply(tokens.to(dtype), weight.to(dtype), targets, of_token, label_smoothing)
+        bias = None if bias is None else bias.to(torch.promote_types(dtype, torch.float32))
+        total = _LinearCrossEntropy.apply(tokens.to(dtype), weight.to(dtype), bias, targets, of_token, label_smoothing)
     return _averaged(total, num_items, is_real)
 
 
@@ -269,10 +276,12 @@ def loss_and_logits(
     num_items: Count,
     smoothing: float,
     skip_logits: bool,
+    closed: int | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """The loss if there are labels, and the logits unless ``skip_logits``.
 
-    ``lm_head`` makes the logits. If it is a linear layer, ``skip_logits`` saves them from being stored.
+    ``lm_head`` makes the logits. If it is a linear layer, ``skip_logits`` saves them from being stored. ``closed`` is a
+    word that is never predicted: its logit is ``CLOSED``, and the loss is that of a vocabulary without it.
 
     Shape:
         - hidden: (B, T, D); labels: (B, T); logits: (B, T, vocab_size)
@@ -283,11 +292,35 @@ def loss_and_logits(
     if labels is None:
         if skip_logits:
             raise ValueError("skip_logits=True leaves nothing to return without labels")
-        return None, linear(lm_head, hidden)
-    if skip_logits and isinstance(lm_head, nn.Linear) and is_only_its_weight(lm_head):
-        return linear_cross_entropy(hidden, lm_head.weight, labels, num_items, smoothing), None
+        return None, with_closed(linear(lm_head, hidden), closed)
+    labels = labels if closed is None else labels - (labels > closed).long()
+    if skip_logits and is_plain_linear(lm_head):
+        weight, bias = without_word(lm_head.weight, closed, 0), without_word(lm_head.bias, closed, 0)
+        return linear_cross_entropy(hidden, weight, labels, num_items, smoothing, bias), None
     logits = linear(lm_head, hidden)
-    return token_cross_entropy(logits, labels, num_items, smoothing), None if skip_logits else logits
+    loss = token_cross_entropy(without_word(logits, closed, -1), labels, num_items, smoothing)
+    return loss, None if skip_logits else with_closed(logits, closed)
+
+
+def with_closed(logits: Tensor, closed: int | None) -> Tensor:
+    """Logits (..., vocabulary) of which a word is closed; see ``CLOSED``."""
+    if closed is None:
+        return logits
+    return logits.masked_fill(torch.arange(logits.shape[-1], device=logits.device) == closed, CLOSED)
+
+
+def closing_bias(lm_head: nn.Linear, closed: int | None) -> Tensor | None:
+    """The bias (vocabulary,) with which an output projection closes a word whose weights are 0; None for no bias."""
+    if closed is None:
+        return lm_head.bias
+    return with_closed(lm_head.weight.new_zeros(lm_head.out_features) if lm_head.bias is None else lm_head.bias, closed)
+
+
+def without_word(values: Any, word: int | None, dim: int) -> Any:
+    """A tensor without a word's part of a dimension; all of it without a word, None for None."""
+    if values is None or word is None:
+        return values
+    return torch.cat([values.narrow(dim, 0, word), values.narrow(dim, word + 1, values.shape[dim] - word - 1)], dim)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -298,11 +331,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, is_real: Tensor | None, label_smoothing: float
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        is_real: Tensor | None,
+        label_smoothing: float,
     ) -> Tensor:
         ctx.has_gradients = any(ctx.needs_input_grad)
         sums = torch.promote_types(hidden.dtype, torch.float32)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=sums)
+        grad_bias = None if bias is None else torch.zeros_like(bias)
         total = hidden.new_zeros((), dtype=sums)
         held = hidden.new_empty(min(len(labels), TOKENS_AT_A_TIME), len(weight))  # for all chunks in turn
         for start in range(0, len(labels), TOKENS_AT_A_TIME):
@@ -311,6 +351,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             is_given = None if is_real is None else is_real[chunk].unsqueeze(1)  # (n, 1)
             label = label if is_given is None else label.where(is_given, 0)
             logits = product(hidden[chunk], weight.t(), out=held[: len(label)]).to(sums)  # (n, vocabulary)
+            if bias is not None:
+                logits += bias
             of_label, largest = logits.gather(1, label), logits.amax(dim=1, keepdim=True)
             if label_smoothing:
                 total -= label_smoothing * _only(logits.mean(dim=1, keepdim=True), is_given).sum()
@@ -322,21 +364,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 if label_smoothing:
                     grad_logits -= label_smoothing / len(weight)
                 grad_logits.scatter_add_(1, label, torch.full_like(of_label, label_smoothing - 1))
-                grad_logits = _only(grad_logits, is_given).to(hidden.dtype)
+                grad_logits = _only(grad_logits, is_given)
+                if grad_bias is not None:
+                    grad_bias += grad_logits.sum(dim=0)
+                grad_logits = grad_logits.to(hidden.dtype)
                 grad_hidden[chunk] = product(grad_logits, weight)
                 if sums == hidden.dtype and not suits_onednn(grad_logits.t(), hidden[chunk]):
                     grad_weight.addmm_(grad_logits.t(), hidden[chunk])
                 else:
                     grad_weight += product(grad_logits.t(), hidden[chunk])
         if ctx.has_gradients:
-            ctx.save_for_backward(grad_hidden, grad_weight)
+            ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         return total
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad_total, (grad_weight * grad_total).to(grad_hidden.dtype), None, None, None
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+        grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
+        of_bias = None if grad_bias is None else grad_bias * grad_total
+        of_weight = (grad_weight * grad_total).to(grad_hidden.dtype)
+        return grad_hidden * grad_total, of_weight, of_bias, None, None, None
 
 
 def _only(values: Tensor, is_given: Tensor | None) -> Tensor:

@@ -149,7 +149,7 @@ class SmallTransformerWithOutputProjection(SmallTransformerPreTrainedModel):
     def __init__(self, config: SmallTransformerConfig) -> None:
         super().__init__(config)
         self.model = SmallTransformerModel(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.output_bias)
         self.post_init()
 
 
@@ -171,9 +171,10 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
 
     .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W h_i)
 
-    Symbols: :math:`h_i` is the decoder's last hidden state, :math:`W` the weight of ``lm_head``, without bias, which is
-    the embeddings' unless ``tie_word_embeddings=False``. With the config's ``copy`` it is one of two parts of
-    :func:`pointer_generator`, and the other is ``copy_head``.
+    Symbols: :math:`h_i` is the decoder's last hidden state, :math:`W` the weight of ``lm_head``, which is the
+    embeddings' unless ``tie_word_embeddings=False``; a bias is added only with ``output_bias=True``. With the config's
+    ``copy`` it is one of two parts of :func:`pointer_generator`, and the other is ``copy_head``. With ``zero_start``
+    the start token is left out of the softmax.
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
@@ -196,6 +197,15 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
         super().__init__(config)
         self.copy_head = CopyHead(config.hidden_size) if config.copy else None
         self.post_init()
+
+    def _supports_default_dynamic_cache(self) -> bool:  # type: ignore[override]  # generate() asks a model, no class
+        """Whether ``generate()`` makes the cache. One of cells is made by the decoder."""
+        return self.config.decoder_mixer == "attention"
+
+    @property
+    def _is_stateful(self) -> bool:  # type: ignore[override]
+        """Whether a cache cannot be taken back to an earlier token, as assisted decoding does."""
+        return self.config.decoder_mixer != "attention"
 
     def copied(self, outputs: Any, inputs: dict[str, Any]) -> Copied:
         """A head of its own chooses what is copied."""

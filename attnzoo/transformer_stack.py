@@ -17,6 +17,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
 from .cache_names import CACHE
+from .cell_cache import CellCache
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import CopyableSource
 from .library_internals import attention_backend
@@ -52,6 +53,10 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
         """
         if isinstance(module, nn.Embedding) or module is self.get_output_embeddings():
             init.normal_(module.weight, std=self.config.hidden_size**-0.5)
+            if (bias := getattr(module, "bias", None)) is not None:
+                init.zeros_(bias)
+            if (zero := getattr(module, "padding_idx", None)) is not None:
+                init.zeros_(module.weight[zero])
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
             if module.bias is not None:
@@ -77,7 +82,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     .. math:: x_0 = \mathrm{Dropout}(\sqrt{d} \, E[w] + PE), \qquad x_n = \mathrm{Layer}_n(x_{n-1})
 
     Symbols: :math:`E` is the weight of ``embed_tokens``, :math:`d` is the model width. ``inputs_embeds`` replace
-    :math:`E[w]` and are scaled in the same way. The position of a token is its rank among the real tokens of its row.
+    :math:`E[w]` and are scaled in the same way. With the config's ``zero_start`` the row of the decoder's start token
+    is 0 and has no gradient. The position of a token is its rank among the real tokens of its row.
     Padding does not change it. With ``norm="pre"`` a last layer normalisation follows.
 
     ``position_ids`` replace these ranks. If they start at 0 again within a row, and there is no ``attention_mask`` and
@@ -113,12 +119,14 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         self.is_causal = is_causal
         self.has_cross_attention = is_causal and config.attention_pattern == "encoder_decoder"
         self.prefix = "decoder_" if self.has_cross_attention else ""  # of the arguments' names
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, config.closed_token)
         self.embedding_scale = config.hidden_size**0.5
         self.position_embedding = None if config.position_embedding == "none" else PositionEmbedding(config)
         self.dropout = config.dropout
+        self.mixer = config.decoder_mixer if self.has_cross_attention else "attention"
+        depth = config.decoder_depth if self.has_cross_attention else config.num_hidden_layers
         self.layers = nn.ModuleList(
-            TransformerLayer(config, index, self.has_cross_attention) for index in range(config.num_hidden_layers)
+            TransformerLayer(config, index, self.has_cross_attention, self.mixer) for index in range(depth)
         )
         self.final_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps) if config.norm == "pre" else None
         self.gradient_checkpointing = False
@@ -145,6 +153,11 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         hidden_states = embed(self.embed_tokens, input_ids, inputs_embeds, *names) * self.embedding_scale  # (B, T, D)
         rows, length = hidden_states.shape[:2]
         is_4d_mask = attention_mask is not None and attention_mask.ndim == 4
+        if is_4d_mask and self.mixer != "attention":
+            raise ValueError(
+                f"{self.prefix}attention_mask of four dimensions says which tokens attend to which, and "
+                f"decoder_mixer={self.mixer!r} does not attend to tokens; give a mask of (batch, length)"
+            )
         if is_causal not in (None, self.is_causal) and not is_4d_mask:
             pattern = self.config.attention_pattern
             raise ValueError(f"is_causal={is_causal} contradicts attention_pattern={pattern!r}; leave it out")
@@ -181,7 +194,6 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = nn.functional.dropout(hidden_states, self.dropout)
         is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
         has_future = self.is_causal and not is_last_alone
-        mask = attention_mask if is_4d_mask else _self_attention_mask(is_real, texts, steps, num_keys, has_future)
         recorded = ("output_hidden_states", "output_attentions")  # these have the shapes of a padded batch
         if cache is not None or any(kwargs.get(name, getattr(self.config, name)) for name in recorded):
             tokens_to_compute = None
@@ -189,7 +201,11 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         if packing is not None:
             hidden_states = packing.pack(hidden_states)  # (N, D)
         backend = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
-        mask = mask_for(backend, mask, (rows, length, num_keys))
+        if self.mixer == "attention":
+            mask = attention_mask if is_4d_mask else _self_attention_mask(is_real, texts, steps, num_keys, has_future)
+            mask = mask_for(backend, mask, (rows, length, num_keys))
+        else:
+            mask = None if is_real is None else is_real[:, steps]  # (B, T)
         if encoder_hidden_states is not None:
             sources, size = encoder_hidden_states.shape[:2]
             is_real_source = _is_real(encoder_attention_mask, "attention_mask", sources, (size,), hidden_states.device)
@@ -243,10 +259,22 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         kind = EncoderDecoderCache if self.has_cross_attention else Cache
         if past_key_values is not None and not isinstance(past_key_values, kind):
             raise TypeError(f"past_key_values must be of {kind.__name__}, got {type(past_key_values).__name__}")
+        if past_key_values is not None:
+            self._check_kind(past_key_values)
         if past_key_values is not None or not use_cache or not self.is_causal:
             return past_key_values
-        caches = [DynamicCache(config=self.config) for _ in range(1 + self.has_cross_attention)]
-        return EncoderDecoderCache(*caches) if self.has_cross_attention else caches[0]
+        own = DynamicCache(config=self.config) if self.mixer == "attention" else CellCache(len(self.layers))
+        return EncoderDecoderCache(own, DynamicCache(config=self.config)) if self.has_cross_attention else own
+
+    def _check_kind(self, cache: Any) -> None:
+        """Check that a cache has what the mixer stores: keys and values, or cells."""
+        has_cells = isinstance(getattr(cache, "self_attention_cache", None), CellCache)
+        if has_cells != (self.mixer != "attention"):
+            kinds = "keys and values", "cells"
+            raise TypeError(
+                f"past_key_values has {kinds[has_cells]} of the target, and decoder_mixer={self.mixer!r} continues "
+                f"{kinds[not has_cells]}; continue with the model that made the cache (a prefix has keys and values)"
+            )
 
     def _check_cache(self, cache: Cache, rows: int, source: Tensor | None) -> None:
         """Check that a cache was filled by a model of these sizes, for these rows and this source (B, S, D)."""

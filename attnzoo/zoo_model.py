@@ -208,7 +208,8 @@ class ConditionalGenerationMixin(ZooGenerationMixin):
         copied = self.copied(outputs, inputs) if self.config.copy else None
         lm_head = self.lm_head if copied is None else lambda hidden: pointer_generator(self.lm_head(hidden), copied)
         hidden = outputs.last_hidden_state
-        loss, logits = loss_and_logits(lm_head, hidden, labels, num_items_in_batch, smoothing, skip_logits)
+        closed = getattr(self.config, "closed_token", None)
+        loss, logits = loss_and_logits(lm_head, hidden, labels, num_items_in_batch, smoothing, skip_logits, closed)
         if labels is not None and loss is not None and coefficient:
             loss = loss + coefficient * coverage_loss(outputs.alignments, labels, num_items_in_batch)
         head: dict[str, Any] = {"loss": loss, "logits": logits}
@@ -261,7 +262,7 @@ def joined_outputs(encoder: ModelOutput, decoder: Any) -> Seq2SeqModelOutput:
         last_hidden_state=decoder.last_hidden_state,
         **{CACHE: decoder.get(CACHE)},
         decoder_hidden_states=decoder.hidden_states,
-        decoder_attentions=decoder.attentions,
+        decoder_attentions=decoder.attentions or None,  # a decoder may have no self-attention
         cross_attentions=decoder.cross_attentions,
         encoder_last_hidden_state=encoder[0],
         encoder_hidden_states=encoder.get("hidden_states"),  # another output class may lack it

@@ -124,11 +124,15 @@ TRANSFORMER_SIZES: dict[str, Any] = {
     "dropout": 0.0,
 }
 LEARNED = {"activation": "gelu", "position_embedding": "learned", "attention_bias": True}
+# Firefox's translation models, with every field that only they have.
+MARIAN = {"decoder_mixer": "ssru", "num_decoder_layers": 1, "position_embedding": "sinusoidal_halves"}
+MARIAN |= {"attention_bias": True, "output_bias": True, "zero_start": True}
 TRANSFORMER_VARIANTS: dict[str, dict[str, Any]] = {
     "encoder_decoder-post-sinusoidal": {"attention_pattern": "encoder_decoder"},
     "encoder_decoder-pre-learned": {"attention_pattern": "encoder_decoder", "norm": "pre", **LEARNED}
     | {"tie_word_embeddings": False},
     "encoder_decoder-pre-sinusoidal-copy": {"attention_pattern": "encoder_decoder", "norm": "pre", "copy": True},
+    "encoder_decoder-post-halves-ssru": {"attention_pattern": "encoder_decoder", **MARIAN},
     "bidirectional-post-learned": {"attention_pattern": "bidirectional", **LEARNED},
     "bidirectional-pre-none": {"attention_pattern": "bidirectional", "norm": "pre", "position_embedding": "none"}
     | {"scale_scores": False, "tie_word_embeddings": False},
@@ -136,6 +140,7 @@ TRANSFORMER_VARIANTS: dict[str, dict[str, Any]] = {
     "causal-post-sinusoidal": {"attention_pattern": "causal", "tie_word_embeddings": False},
 }
 GENERATING = [name for name in TRANSFORMER_VARIANTS if not name.startswith("bidirectional")]
+WITH_KEYS = [name for name in GENERATING if "ssru" not in name]  # their decoder attends to itself
 CAUSAL = [name for name in TRANSFORMER_VARIANTS if name.startswith("causal")]
 SEQ2SEQ = [name for name in TRANSFORMER_VARIANTS if name.startswith("encoder_decoder")]
 ONE_STACK = [name for name in TRANSFORMER_VARIANTS if not name.startswith("encoder_decoder")]

@@ -46,6 +46,11 @@ PAPERS = {
         "Lin et al. (2017)", "A Structured Self-attentive Sentence Embedding", "https://arxiv.org/abs/1703.03130"
     ),
     "vaswani2017": Paper("Vaswani et al. (2017)", "Attention Is All You Need", "https://arxiv.org/abs/1706.03762"),
+    "kim2019": Paper(
+        "Kim et al. (2019)",
+        "From Research to Production and Back: Ludicrously Fast Neural Machine Translation",
+        "https://aclanthology.org/D19-5632",
+    ),
     "radford2018": Paper(
         "Radford et al. (2018)",
         "Improving Language Understanding by Generative Pre-Training",

@@ -23,7 +23,7 @@ MARGIN = 1.1  # of the bound, for the rounding of float32: less than a tenth of 
 
 
 class LargestOutput:
-    """The largest output of a linear layer without bias, from a copy of its weight (O, I) in eight bits.
+    """The largest output of a linear layer, from a copy of its weight (O, I) in eight bits.
 
     Attributes:
         integers: (O, I), q
@@ -36,8 +36,8 @@ class LargestOutput:
         self.scale = torch.where(scale.isfinite(), scale, torch.nan)[:, 0]  # NaN: then no output is found
         self.norm = self.integers.abs().sum(dim=1, dtype=torch.float32)
 
-    def __call__(self, values: Tensor, weight: Tensor, forbidden: Tensor) -> Tensor | None:
-        """The place (1,) of the largest output that is not forbidden, for values (1, I).
+    def __call__(self, values: Tensor, weight: Tensor, forbidden: Tensor, bias: Tensor | None = None) -> Tensor | None:
+        """The place (1,) of the largest output that is not forbidden, for values (1, I) and a bias (O,).
 
         None if too many outputs may be the largest, or if numbers are not finite.
         """
@@ -45,12 +45,17 @@ class LargestOutput:
         estimate = int8_product(self.integers, integers.view(-1, 1))[:, 0] * scale[0]  # in units of the weight's scale
         bound = (values.abs().sum() + scale[0] * self.norm) * (MARGIN / 2)
         upper, lower = (estimate + bound) * self.scale, (estimate - bound) * self.scale
+        if bias is not None:
+            rounding = bias.abs() * torch.finfo(bias.dtype).eps
+            upper, lower = upper + (bias + rounding), lower + (bias - rounding)
         upper[forbidden] = lower[forbidden] = -torch.inf
         candidates = (upper >= lower.max()).nonzero()[:, 0]
         if not 0 < len(candidates) <= FEW * len(weight):  # 0 with NaN, which is not larger than anything
             return None
         # Not a matrix product, which may round equal rows differently: of equal outputs the first is the largest.
         outputs = (weight.index_select(0, candidates) * values).sum(dim=1)
+        if bias is not None:
+            outputs = outputs + bias.index_select(0, candidates)
         return candidates[outputs.argmax(dim=0, keepdim=True)]
 
 

@@ -59,7 +59,7 @@ class RepeatedProduct:
         return values @ transposed if self.bias is None else torch.addmm(self.bias, values, transposed)
 
     def largest(self, values: Tensor, forbidden: Tensor) -> Tensor | None:
-        """The place (1,) of the largest output that is not forbidden, of one row and one weight without bias.
+        """The place (1,) of the largest output that is not forbidden, of one row and one weight.
 
         None if computing all outputs is as fast; see :class:`LargestOutput`.
         """
@@ -67,7 +67,7 @@ class RepeatedProduct:
         if copies is None or not copies.is_worthwhile(values) or copies.size < MANY_WEIGHTS or not int8_is_faster():
             return None
         largest = copies.get("largest", self.weights, lambda: LargestOutput(self._joined()))
-        found = largest(values, self.weights[0], forbidden)
+        found = largest(values, self.weights[0], forbidden, self.bias)
         self.has_few_candidates = found is not None
         return found
 

@@ -21,10 +21,11 @@ from transformers.generation import GenerationConfig, GenerationMode, LogitsProc
 from transformers.utils import ModelOutput
 
 from ..copying import pointer_generator
-from ..fast_products import is_only_its_weight
+from ..fast_products import is_plain_linear
 from ..fast_weight_copies import copies_if
 from ..generation_options import SearchRefusedError
 from ..library_internals import forward_hooks
+from ..loss import closing_bias, with_closed
 from .recurrent_steps import RecurrentSearchDecoder
 from .repeated_product import RepeatedProduct
 from .transformer_steps import TransformerSearchDecoder
@@ -95,7 +96,8 @@ def search(
         skip = repeats  # the beams of a source start with the same tokens, so only one of them is read
     with copies_if(config.max_length > input_ids.shape[1] + 1):  # not for a single step
         reader = make_decoder(model, model_kwargs, len(input_ids) // repeats, config.num_beams)
-        decoder, sequences = _Decoder(reader, model.lm_head), input_ids[::skip]
+        closed = getattr(model.config, "closed_token", None)
+        decoder, sequences = _Decoder(reader, model.lm_head, closed), input_ids[::skip]
         if is_beam_search:
             starts = sequences.unflatten(0, (-1, repeats // skip))
             result = _beam_search(decoder, starts, processors, stopping_criteria, config)
@@ -278,11 +280,14 @@ class _Processors:
 class _Decoder:
     """A decoder and its output projection, a :class:`RepeatedProduct` if it has no hooks or adapters."""
 
-    def __init__(self, reader: RecurrentSearchDecoder | TransformerSearchDecoder, lm_head: Any) -> None:
+    def __init__(
+        self, reader: RecurrentSearchDecoder | TransformerSearchDecoder, lm_head: Any, closed: int | None
+    ) -> None:
         self.reader = reader
-        self.project: Callable[[Tensor], Tensor] = lambda hidden: lm_head(hidden).clone()  # a hook may keep its output
-        if is_only_its_weight(lm_head):
-            self.project = RepeatedProduct.of(lm_head)
+        # A hook may keep the layer's output.
+        self.project: Callable[[Tensor], Tensor] = lambda hidden: with_closed(lm_head(hidden).clone(), closed)
+        if is_plain_linear(lm_head):
+            self.project = RepeatedProduct([lm_head.weight], closing_bias(lm_head, closed))
 
     def logits(self, sequences: Tensor) -> Tensor:
         """The logits (R, vocabulary), float32, of the token after every sequence (R, T), whose last token is new."""

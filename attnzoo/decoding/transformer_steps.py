@@ -22,12 +22,13 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 
 from ..cache_names import CACHE
+from ..cell_cache import CellCache
 from ..copying import Copied, source_ids_of
 from ..fast_products import is_untouched
 from ..generation_options import SearchRefusedError
 from ..library_internals import attention_backend, is_given
 from ..model_inputs import read_mask, source_mask
-from ..transformer_layers import TransformerLayer
+from ..transformer_layers import SSRU, MultiHeadAttention, TransformerLayer, run_ssru
 from .repeated_product import RepeatedProduct
 
 SCALED_DOT_PRODUCTS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")  # all compute it
@@ -111,14 +112,16 @@ class TransformerSearchDecoder:
 
     def _read_last(self, sequences: Tensor) -> Tensor:
         if not self.layers:
-            copies = 1 if self.num_beams > 1 else len(sequences) // self.num_sources  # else each row has its own keys
+            repeats = len(sequences) // self.num_sources
             parts: Any = zip_longest(self.decoder.layers, *self.cached)
-            self.layers = [_SearchLayer(layer, own, of_source, copies) for layer, own, of_source in parts]
+            for layer, own, of_source in parts:
+                steps = STEPS[type(layer.mixer)](layer.mixer, own, repeats, self.num_beams > 1)
+                self.layers.append(_SearchLayer(layer, steps, of_source))
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
         if self.decoder.position_embedding is not None:
             by_position = x.unflatten(0, (self.positions.shape[0], -1))
             x = self.decoder.position_embedding(by_position, self.positions, sequences.shape[1]).flatten(0, 1)
-        number = x.shape[0] // self.layers[0].groups  # N
+        number = x.shape[0] // self.num_sources if self.num_beams > 1 else 1  # N
         if self.length + number > self.room:
             self._make_room(number)
         start, self.length, added = self.length, self.length + number, None
@@ -133,9 +136,12 @@ class TransformerSearchDecoder:
 
     def reorder(self, rows: Tensor) -> None:
         """Continue from the tokens that ``rows`` (R,) have seen. A row is replaced by a row of its own group."""
-        assert self.mask is not None  # beams have one
-        seen = self.mask.squeeze(1).flatten(0, 1)  # (R, S)
-        self.mask = seen.index_select(0, rows.to(self.device)).unflatten(0, (self.mask.shape[0], -1)).unsqueeze(1)
+        rows = rows.to(self.device)
+        for layer in self.layers:
+            layer.steps.reorder(rows)
+        if self.mask is not None:
+            seen = self.mask.squeeze(1).flatten(0, 1)  # (R, S)
+            self.mask = seen.index_select(0, rows).unflatten(0, (self.mask.shape[0], -1)).unsqueeze(1)
 
     def _added(self, mask: Tensor) -> Tensor:
         """A bool mask as what is added to scores, once for all layers."""
@@ -154,13 +160,15 @@ class TransformerSearchDecoder:
                 self.mask = self.mask.take_along_dim(order[:, None, None], dim=3)
                 self.length = most
         for layer in self.layers:
-            layer.make_room(self.length, more, order)
+            layer.steps.make_room(self.length, more, order)
         self.room = self.length + more
 
     def _read_prompts(self, sequences: Tensor) -> Tensor:
         """Read the prompts with the decoder itself, once for the rows of a source, which have the same prompt."""
         repeats = len(sequences) // self.num_sources
-        own, of_source = DynamicCache(), DynamicCache()  # no config: reading it is slow
+        has_keys = self.decoder.mixer == "attention"
+        own = DynamicCache() if has_keys else CellCache(len(self.decoder.layers))  # no config: reading it is slow
+        of_source = DynamicCache()
         cache: Cache = EncoderDecoderCache(own, of_source) if self.source else own
         prompts = sequences[::repeats].to(self.device)
         outputs = self.decoder(prompts, self.prompt_mask, past_key_values=cache, use_cache=True, **self.source)
@@ -169,35 +177,25 @@ class TransformerSearchDecoder:
         if self.prompt_mask is not None:
             seen = self.prompt_mask.to(self.device)
             self.positions = seen.sum(dim=1, keepdim=True)
-        if self.num_beams > 1:
+        if has_keys and self.num_beams > 1:
             self.mask = seen[:, None, None].expand(-1, 1, repeats, -1)
-        elif self.prompt_mask is not None:
+        elif has_keys and self.prompt_mask is not None:
             self.mask = seen[:, None, None].repeat_interleave(repeats, dim=0)
         self.cached = own.layers, of_source.layers  # the second is empty if the model has no source
         self.length = self.room = sequences.shape[1]
         return outputs.last_hidden_state[:, -1].repeat_interleave(repeats, dim=0)
 
 
-class _SearchLayer:
-    """A layer, step by step; ``own`` and ``of_source`` are its layers in the caches of the target and of the source."""
+class _SelfAttentionSteps:
+    """Self-attention, step by step; ``own`` is its layer in the cache. Without beams each row has its own keys."""
 
-    def __init__(self, layer: TransformerLayer, own: Any, of_source: Any, copies: int) -> None:
-        self.layer, attention = layer, layer.self_attention
-        self.scaling, size = attention.scaling, attention.head_size
-        self.heads = attention.query_proj.out_features // size, size
+    def __init__(self, attention: MultiHeadAttention, own: Any, repeats: int, has_beams: bool) -> None:
+        self.scaling, self.head_size = attention.scaling, attention.head_size
+        copies = 1 if has_beams else repeats
         # Keys and values (2, G, H, S, K).
         self.keys_and_values = torch.stack([own.keys, own.values]).repeat_interleave(copies, dim=1)
-        self.groups = self.keys_and_values.shape[1]
-        self.own_norm, self.last_norm = _function_of(layer.self_attention_norm), _function_of(layer.feed_forward_norm)
-        self.source_norm = None if layer.cross_attention_norm is None else _function_of(layer.cross_attention_norm)
         self.inputs = RepeatedProduct.of(attention.query_proj, attention.key_proj, attention.value_proj)
         self.output = RepeatedProduct.of(attention.output_proj)
-        if (cross := layer.cross_attention) is not None:
-            self.source, self.sources = (of_source.keys, of_source.values), len(of_source.keys)
-            self.source_query = RepeatedProduct.of(cross.query_proj)
-            self.source_output = RepeatedProduct.of(cross.output_proj)
-        self.intermediate = RepeatedProduct.of(layer.feed_forward.intermediate_proj)
-        self.feed_forward_output = RepeatedProduct.of(layer.feed_forward.output_proj)
 
     def make_room(self, length: int, more: int, order: Tensor | None) -> None:
         """Keep the first S keys, or those of ``order`` (G, S), with room for more."""
@@ -206,32 +204,85 @@ class _SearchLayer:
             kept = self.keys_and_values.take_along_dim(order[None, :, None, :, None], dim=3)
         self.keys_and_values = pad(kept, (0, 0, 0, more))
 
+    def reorder(self, rows: Tensor) -> None:
+        """Do nothing: the decoder reorders its mask, and no key moves."""
+
+    def step(self, x: Tensor, start: int, mask: Tensor | None) -> Tensor:
+        """(R, D) to (R, D), after ``start`` keys."""
+        groups, heads = self.keys_and_values.shape[1:3]
+        parts = self.inputs(x).view(groups, -1, 3, heads, self.head_size).permute(2, 0, 3, 1, 4)  # (3, G, H, N, K)
+        number = parts.shape[3]
+        self.keys_and_values.narrow(3, start, number).copy_(parts[1:])
+        keys, values = self.keys_and_values.narrow(3, 0, start + number).unbind()
+        return self.output(_attend(parts[0], keys, values, mask, self.scaling))
+
+
+class _SSRUSteps:
+    """An :class:`SSRU`, step by step; ``own`` is its layer in the cache."""
+
+    def __init__(self, ssru: SSRU, own: Any, repeats: int, has_beams: bool) -> None:
+        self.cell = own.cell.repeat_interleave(repeats, dim=0)  # (R, D)
+        bias = ssru.forget_gate_proj.bias
+        weights = [ssru.candidate_proj.weight, ssru.forget_gate_proj.weight]
+        self.inputs = RepeatedProduct(weights, torch.cat([torch.zeros_like(bias), bias]))
+
+    def make_room(self, length: int, more: int, order: Tensor | None) -> None:
+        """Do nothing: a cell has the same size after any number of tokens."""
+
+    def reorder(self, rows: Tensor) -> None:
+        self.cell = self.cell.index_select(0, rows)
+
+    def step(self, x: Tensor, start: int, mask: Tensor | None) -> Tensor:
+        """(R, D) to (R, D)."""
+        candidate, gate = self.inputs(x).unsqueeze(1).chunk(2, dim=2)
+        output, self.cell = run_ssru(candidate, gate, self.cell)
+        return output.squeeze(1)
+
+
+# By the class of a layer's mixer.
+STEPS: dict[type, type[_SelfAttentionSteps] | type[_SSRUSteps]] = {
+    MultiHeadAttention: _SelfAttentionSteps,
+    SSRU: _SSRUSteps,
+}
+
+
+class _SearchLayer:
+    """A layer, step by step; ``steps`` are those of its mixer, ``of_source`` is its layer in the source's cache."""
+
+    def __init__(self, layer: TransformerLayer, steps: _SelfAttentionSteps | _SSRUSteps, of_source: Any) -> None:
+        self.layer, self.steps = layer, steps
+        self.own_norm, self.last_norm = _function_of(layer.mixer_norm), _function_of(layer.feed_forward_norm)
+        self.source_norm = None if layer.cross_attention_norm is None else _function_of(layer.cross_attention_norm)
+        if (cross := layer.cross_attention) is not None:
+            self.source, self.scaling = (of_source.keys, of_source.values), cross.scaling
+            self.source_query = RepeatedProduct.of(cross.query_proj)
+            self.source_output = RepeatedProduct.of(cross.output_proj)
+        self.intermediate = RepeatedProduct.of(layer.feed_forward.intermediate_proj)
+        self.feed_forward_output = RepeatedProduct.of(layer.feed_forward.output_proj)
+
     def step(self, x: Tensor, start: int, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
         """(R, D) to (R, D), after ``start`` keys."""
         layer = self.layer
 
         def attend_to_source(x: Tensor) -> Tensor:
-            query = self.source_query(x).view(self.sources, -1, *self.heads).transpose(1, 2)
-            return self.source_output(self._attend(query, *self.source, source_mask))
+            keys, values = self.source
+            sources, heads, _, size = keys.shape
+            query = self.source_query(x).view(sources, -1, heads, size).transpose(1, 2)
+            return self.source_output(_attend(query, keys, values, source_mask, self.scaling))
 
         def feed_forward(x: Tensor) -> Tensor:
             return self.feed_forward_output(layer.feed_forward.activation(self.intermediate(x)))
 
-        x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, start, mask)), self.own_norm)
+        x = layer.residual(x, lambda x: self.steps.step(x, start, mask), self.own_norm)
         if self.source_norm is not None:
             x = layer.residual(x, attend_to_source, self.source_norm)
         return layer.residual(x, feed_forward, self.last_norm)
 
-    def _attend_to_itself(self, x: Tensor, start: int, mask: Tensor | None) -> Tensor:
-        parts = self.inputs(x).view(self.groups, -1, 3, *self.heads).permute(2, 0, 3, 1, 4)  # (3, G, H, N, K)
-        number = parts.shape[3]
-        self.keys_and_values.narrow(3, start, number).copy_(parts[1:])
-        keys, values = self.keys_and_values.narrow(3, 0, start + number).unbind()
-        return self._attend(parts[0], keys, values, mask)
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        context = scaled_dot_product_attention(query, key, value, mask, scale=self.scaling)  # (G, H, N, K)
-        return context.transpose(1, 2).reshape(-1, self.heads[0] * self.heads[1])  # (R, D)
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
+    """Attention of queries (G, H, N, K) in every head: (R, D)."""
+    context = scaled_dot_product_attention(query, key, value, mask, scale=scaling)  # (G, H, N, K)
+    return context.transpose(1, 2).reshape(-1, context.shape[1] * context.shape[3])
 
 
 def _function_of(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:

@@ -10,7 +10,8 @@ from ctranslate2.specs import TransformerSpec, common_spec
 from torch import nn
 
 from ..decoding.token_search import search
-from ..transformer_layers import MultiHeadAttention, sinusoidal_positions
+from ..loss import closing_bias
+from ..transformer_layers import MultiHeadAttention
 from .certificate import BEAMS
 from .graph import WEIGHTS, Weights, numbers
 from .onnx_folder import new_folder, refuse_changed_weights, refuse_copying, write_details
@@ -63,6 +64,8 @@ def specification(model: Any, names: Sequence[str], unknown: str | None = None) 
         raise ValueError(f"{type(model).__name__} cannot go to CTranslate2, only an encoder-decoder Transformer can")
     if config.position_embedding == "none":
         raise ValueError("CTranslate2 has no Transformer with position_embedding='none'")
+    if config.decoder_mixer != "attention":
+        raise ValueError(f"CTranslate2 has no decoder with decoder_mixer={config.decoder_mixer!r}; export it to ONNX")
     end = model.generation_config.eos_token_id
     if not isinstance(end, int):
         raise ValueError(f"CTranslate2 needs one end token, the generation config has eos_token_id={end}")
@@ -71,7 +74,7 @@ def specification(model: Any, names: Sequence[str], unknown: str | None = None) 
     refuse_copying(model, "CTranslate2")
     refuse_changed_weights(model)
     spec = TransformerSpec.from_config(
-        config.num_hidden_layers,
+        (config.num_hidden_layers, config.decoder_depth),
         config.num_attention_heads,
         pre_norm=config.norm == "pre",
         activation=ACTIVATIONS[config.activation],
@@ -80,8 +83,10 @@ def specification(model: Any, names: Sequence[str], unknown: str | None = None) 
         embeddings = into.embeddings[0] if isinstance(into.embeddings, list) else into.embeddings
         embeddings.weight = numbers(stack.embed_tokens.weight)
         into.scale_embeddings = True
-        learned = stack.position_embedding.learned
-        every = sinusoidal_positions(torch.arange(POSITIONS), config.hidden_size) if learned is None else learned.weight
+        positions = stack.position_embedding
+        every = None if positions.learned is None else positions.learned.weight
+        if every is None:
+            every = positions.sinusoids(torch.arange(POSITIONS), config.hidden_size)
         into.position_encodings.encodings = numbers(every)
         if stack.final_norm is not None:
             _set_norm(into.layer_norm, stack.final_norm)
@@ -96,7 +101,9 @@ def specification(model: Any, names: Sequence[str], unknown: str | None = None) 
             _set_linear(of_layer.ffn.linear_0, layer.feed_forward.intermediate_proj)
             _set_linear(of_layer.ffn.linear_1, layer.feed_forward.output_proj)
             _set_norm(of_layer.ffn.layer_norm, layer.feed_forward_norm)
-    _set_linear(spec.decoder.projection, model.lm_head)
+    spec.decoder.projection.weight = numbers(model.lm_head.weight)
+    if (bias := closing_bias(model.lm_head, config.closed_token)) is not None:
+        spec.decoder.projection.bias = numbers(bias)
     spec.register_source_vocabulary(list(names))
     spec.register_target_vocabulary(list(names))
     start = names[config.decoder_start_token_id]

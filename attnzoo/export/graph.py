@@ -12,6 +12,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
+from ..loss import closing_bias
+
 Weights = Literal["float32", "float16", "int8"]
 WEIGHTS: tuple[Weights, ...] = get_args(Weights)
 OPSET, IR_VERSION = 20, 9  # of ONNX 1.15
@@ -142,12 +144,17 @@ class Graph:
             return y
         return self.op("Add", y, np.concatenate([numbers(layer.bias) for layer in layers]))
 
-    def logits(self, x: str, layer: nn.Linear) -> str:
-        """A linear layer without bias of x (R, I). A weight that is also a table of embeddings is stored once."""
-        weight = numbers(layer.weight)
+    def logits(self, x: str, layer: nn.Linear, closed: int | None = None) -> str:
+        """An output projection of x (R, I), with a word that is never predicted, if there is one.
+
+        A weight that is also a table of embeddings is stored once.
+        """
+        weight, bias = numbers(layer.weight), closing_bias(layer, closed)
+        biases = [] if bias is None else [numbers(bias)]
         if self.weights == "int8" and weight.size >= SMALL:
-            return self.product(x, layer.weight)
-        return self.op("Gemm", x, weight, transB=1)
+            product = self.product(x, layer.weight)
+            return self.op("Add", product, *biases) if biases else product
+        return self.op("Gemm", x, weight, *biases, transB=1)
 
     def rows(self, table: Tensor, indices: str) -> str:
         """The rows of a table of embeddings."""

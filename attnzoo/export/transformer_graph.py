@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..transformer_layers import FeedForward, MultiHeadAttention, TransformerLayer
+from ..transformer_layers import SSRU, FeedForward, MultiHeadAttention, TransformerLayer
 from ..transformer_stack import SmallTransformerStack
 from .attention_graph import Positions, attend
 from .generation_graphs import Decoder, Ports
@@ -36,9 +36,14 @@ class StackGraph:
         if embedding.learned is not None:
             return g.op("Add", x, g.rows(embedding.learned.weight, positions))
         width = self.config.hidden_size
-        frequencies = (10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)).numpy()
+        in_halves = self.config.position_embedding == "sinusoidal_halves"
+        last = width // 2 - 1 if in_halves else width // 2
+        frequencies = (10_000.0 ** (-torch.arange(width // 2, dtype=torch.float32) / last)).numpy()
         angle = g.op("Mul", g.unsqueeze(g.op("Cast", positions, to=FLOAT), 2), frequencies)  # (R or 1, T, D / 2)
-        waves = g.op("Concat", g.unsqueeze(g.op("Sin", angle), 3), g.unsqueeze(g.op("Cos", angle), 3), axis=3)
+        waves = [g.op("Sin", angle), g.op("Cos", angle)]
+        if in_halves:
+            return g.op("Add", x, g.op("Concat", *waves, axis=2))
+        waves = g.op("Concat", *(g.unsqueeze(wave, 3) for wave in waves), axis=3)
         return g.op("Add", x, g.reshape(waves, 0, 0, width))  # not -1, which has no value for an empty sequence
 
     def to_heads(self, g: Graph, x: str) -> str:
@@ -80,12 +85,14 @@ class StackGraph:
         self,
         g: Graph,
         x: str,
-        attend_to_itself: Callable[[int, str], str],
+        mix: Callable[[int, str], str],
         attend_to_memory: Callable[[int, str], str] | None = None,
     ) -> str:
-        """Run the layers on ``x``. The two functions compute a layer's attention from its number and its input."""
+        """Run the layers on ``x``. The two functions compute a layer's mixer and its attention to the memory, from its
+        number and its input.
+        """
         for number, layer in enumerate(self.layers):
-            x = self.residual(g, x, layer, layer.self_attention_norm, partial(attend_to_itself, number))
+            x = self.residual(g, x, layer, layer.mixer_norm, partial(mix, number))
             if attend_to_memory is not None:
                 x = self.residual(g, x, layer, layer.cross_attention_norm, partial(attend_to_memory, number))
             part = layer.feed_forward
@@ -111,15 +118,82 @@ class StackGraph:
         return self.run(g, self.embed(g, ids, ranks), attend_to_itself), kept
 
 
+class _KeysAndValues:
+    """Self-attention with a cache of all layers' keys and values, key_0, value_0, ... (R, H, P, K)."""
+
+    def __init__(self, stack: StackGraph) -> None:
+        self.stack = stack
+        shape = ["R", stack.heads, "T", stack.size]
+        layers = range(len(stack.layers))
+        self.ports: Ports = {f"{part}_{number}": (np.float32, shape) for number in layers for part in ("key", "value")}
+
+    def first_state(self, g: Graph, rows: str) -> dict[str, str]:
+        """Caches without a token."""
+        empty = g.op("Expand", np.float32(0), g.op("Concat", rows, [self.stack.heads, 0, self.stack.size], axis=0))
+        return dict.fromkeys(self.ports, empty)
+
+    def position(self, g: Graph, state: dict[str, str]) -> str:
+        """(1, 1), the number of tokens before."""
+        return g.unsqueeze(g.size(state["key_0"], 2), 0)
+
+    def step(
+        self, g: Graph, number: int, y: str, state: dict[str, str], mask: str | None
+    ) -> tuple[str, dict[str, str]]:
+        """The output of a layer (R, D), and its extended caches.
+
+        A product of two dimensions and its bias are one operator for ONNX Runtime, and heads (R, H, 1, K) need no
+        transposition.
+        """
+        attention = self.stack.layers[number].self_attention
+        projected = g.linear(y, attention.query_proj, attention.key_proj, attention.value_proj)
+        heads = g.reshape(projected, 0, -1, 1, self.stack.size)  # (R, 3 H, 1, K)
+        query, *new = g.op("Split", heads, outputs=3, axis=1, num_outputs=3)
+        names = f"key_{number}", f"value_{number}"
+        keys, values = (g.op("Concat", state[name], part, axis=2) for name, part in zip(names, new, strict=True))
+        context, _ = self.stack.attend(g, attention, query, keys, values, mask)
+        return g.linear(g.reshape(context, 0, -1), attention.output_proj), {names[0]: keys, names[1]: values}
+
+
+class _Cells:
+    """SSRUs, with the cells of all layers, cell_0, ... (R, D), and number (R,), how many tokens they have read."""
+
+    def __init__(self, stack: StackGraph) -> None:
+        self.stack = stack
+        shape = ["R", stack.config.hidden_size]
+        self.ports: Ports = {f"cell_{number}": (np.float32, shape) for number in range(len(stack.layers))}
+        self.ports["number"] = np.int64, ["R"]
+
+    def first_state(self, g: Graph, rows: str) -> dict[str, str]:
+        """Cells of 0, and no token."""
+        zero = g.op("Expand", np.float32(0), g.op("Concat", rows, [self.stack.config.hidden_size], axis=0))
+        return dict.fromkeys(self.ports, zero) | {"number": g.op("Expand", [0], rows)}
+
+    def position(self, g: Graph, state: dict[str, str]) -> str:
+        """(R, 1), the number of tokens before."""
+        return g.unsqueeze(state["number"], 1)
+
+    def step(
+        self, g: Graph, number: int, y: str, state: dict[str, str], mask: str | None
+    ) -> tuple[str, dict[str, str]]:
+        """The output of a layer (R, D), and its next cell."""
+        ssru, cell = self.stack.layers[number].ssru, state[f"cell_{number}"]
+        candidate, gate = g.linear(y, ssru.candidate_proj), g.op("Sigmoid", g.linear(y, ssru.forget_gate_proj))
+        cell = g.op("Add", candidate, g.op("Mul", gate, g.op("Sub", cell, candidate)))
+        return g.op("Relu", cell), {f"cell_{number}": cell, "number": g.op("Add", state["number"], [1])}
+
+
+# By the class of the layers' mixer.
+MIXERS: dict[type, type[_KeysAndValues] | type[_Cells]] = {MultiHeadAttention: _KeysAndValues, SSRU: _Cells}
+
+
 class _CachedDecoder(Decoder):
-    """A decoder with a cache of the layers' keys and values, key_0, value_0, ... (R, H, P, K)."""
+    """A decoder with the state of its mixer."""
 
     def __init__(self, model: Any) -> None:
         self.config, self.lm_head = model.config, model.lm_head
         self.stack = StackGraph(model.model.decoder)
-        shape = ["R", self.stack.heads, "T", self.stack.size]
-        layers = range(self.config.num_hidden_layers)
-        self.state = {f"{part}_{number}": (np.float32, shape) for number in layers for part in ("key", "value")}
+        self.mixer = MIXERS[type(self.stack.layers[0].mixer)](self.stack)
+        self.state = dict(self.mixer.ports)
 
     def run_step(
         self,
@@ -129,27 +203,16 @@ class _CachedDecoder(Decoder):
         mask: str | None,
         attend_to_memory: Callable[[int, str], str] | None = None,
     ) -> tuple[str, dict[str, str]]:
-        """Logits (R, vocabulary) of tokens with these embeddings (R, 1, D), and the extended caches.
-
-        The layers read (R, D): a product of two dimensions and its bias are one operator for ONNX Runtime, and heads
-        (R, H, 1, K) need no transposition.
-        """
+        """Logits (R, vocabulary) of tokens with these embeddings (R, 1, D), and the state after them."""
         after: dict[str, str] = {}
 
-        def attend_to_itself(number: int, y: str) -> str:
-            attention = self.stack.layers[number].self_attention
-            projected = g.linear(y, attention.query_proj, attention.key_proj, attention.value_proj)
-            heads = g.reshape(projected, 0, -1, 1, self.stack.size)  # (R, 3 H, 1, K)
-            query, *new = g.op("Split", heads, outputs=3, axis=1, num_outputs=3)
-            names = f"key_{number}", f"value_{number}"
-            after.update(
-                {name: g.op("Concat", state[name], part, axis=2) for name, part in zip(names, new, strict=True)}
-            )
-            context, _ = self.stack.attend(g, attention, query, after[names[0]], after[names[1]], mask)
-            return g.linear(g.reshape(context, 0, -1), attention.output_proj)
+        def mix(number: int, y: str) -> str:
+            output, new = self.mixer.step(g, number, y, state, mask)
+            after.update(new)
+            return output
 
-        x = self.stack.run(g, g.squeeze(x, 1), attend_to_itself, attend_to_memory)
-        return g.logits(x, self.lm_head), after
+        x = self.stack.run(g, g.squeeze(x, 1), mix, attend_to_memory)
+        return g.logits(x, self.lm_head, self.config.closed_token), after
 
 
 class Seq2SeqGraphs(_CachedDecoder):
@@ -165,18 +228,17 @@ class Seq2SeqGraphs(_CachedDecoder):
         super().__init__(model)
         self.encoder = StackGraph(model.model.encoder)
         shape = ["B", self.stack.heads, "S", self.stack.size]
-        self.source = {f"memory_{name}": (np.float32, shape) for name in self.state}
+        layers = range(len(self.stack.layers))
+        self.source = {f"memory_{part}_{number}": (np.float32, shape) for number in layers for part in ("key", "value")}
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
-        """The memory's keys and values, and empty caches."""
+        """The memory's keys and values, and the state before the first token."""
         x, _ = self.encoder.read(g, input_ids, attention_mask)
         source = {}
         for number, layer in enumerate(self.stack.layers):
             for part, project in (("key", layer.cross_attention.key_proj), ("value", layer.cross_attention.value_proj)):
                 source[f"memory_{part}_{number}"] = self.stack.to_heads(g, g.linear(x, project))
-        shape = g.op("Concat", g.size(input_ids, 0), [self.stack.heads, 0, self.stack.size], axis=0)
-        empty = g.op("Expand", np.float32(0), shape)
-        return source, dict.fromkeys(self.state, empty)
+        return source, self.mixer.first_state(g, g.size(input_ids, 0))
 
     def step(
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
@@ -196,8 +258,7 @@ class Seq2SeqGraphs(_CachedDecoder):
             by_row = g.reshape(g.op("Transpose", context, perm=[0, 2, 1, 3]), -1, self.config.hidden_size)
             return g.linear(by_row, attention.output_proj)
 
-        position = g.unsqueeze(g.size(state["key_0"], 2), 0)  # (1, 1), the number of tokens before
-        x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)
+        x = self.stack.embed(g, g.unsqueeze(tokens, 1), self.mixer.position(g, state))
         logits, after = self.run_step(g, x, state, None, attend_to_memory)
         mean = g.op("ReduceMean", weights, [1], keepdims=0)  # (B, R / B, S)
         return logits, after, g.reshape(mean, -1, g.root.size(source["attention_mask"], 1))

@@ -40,6 +40,17 @@ def test_it_is_the_largest(shape: tuple[int, int], scale: float) -> None:
     assert found > 15 or shape[1] == 2000  # with many inputs of one size the bound is wide
 
 
+@pytest.mark.parametrize("size", [0.1, 1.0, 1e4])
+def test_a_bias_is_added(size: float) -> None:
+    torch.manual_seed(0)
+    for _ in range(20):
+        weight, values, bias = torch.randn(300, 64), torch.randn(1, 64), torch.randn(300) * size
+        expected = (values.double() @ weight.double().mT + bias.double())[0]
+        found = LargestOutput(weight)(values, weight, NONE, bias)
+        assert found is not None
+        assert int(found) == int(expected.argmax())
+
+
 def row(*ends: float, first: float, second: float) -> list[float]:
     return [*ends, *[first] * 32, *[second] * 32]
 

@@ -43,7 +43,7 @@ class Adapter(nn.Module):
 @pytest.mark.parametrize("variant", GENERATING)
 def test_layers_that_are_not_as_they_were_made_are_refused(variant: str) -> None:
     model = tiny_model(variant)
-    feed_forward = model.model.decoder.layers[1].feed_forward
+    feed_forward = model.model.decoder.layers[-1].feed_forward
     with feed_forward.output_proj.register_forward_hook(lambda layer, inputs, output: -output):
         refuse(model, "hooks or adapters")
     feed_forward.output_proj = Adapter(feed_forward.output_proj)

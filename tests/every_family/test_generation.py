@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import DynamicCache, GenerationConfig
+from transformers import EncoderDecoderCache, GenerationConfig
 from transformers.generation import (
     LogitsProcessorList,
     MaxLengthCriteria,
@@ -162,11 +162,14 @@ def test_generate_gives_the_same_with_any_cache_and_with_none(name: str, mode: s
 @every_name
 def test_beam_search_needs_the_cache_reordered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = wide_model(name, seed=1), padded(LEFT * 2)
-    options = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 10}  # every beam, not only the best
+    # Every beam, not only the best.
+    options = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 10, **ENDLESS}
     correct = generate(model, batch, use_cache=False, **options)
     assert torch.equal(generate(model, batch, **options), correct)
     cache = generate(model, batch, max_new_tokens=2, return_dict_in_generate=True).past_key_values
-    layer = type(cache.layers[0]) if name in RNN_VARIANTS else DynamicCache
+    layer = type(cache.layers[0]) if name in RNN_VARIANTS else type(cache)
+    if isinstance(cache, EncoderDecoderCache):
+        layer = type(cache.self_attention_cache)
     monkeypatch.setattr(layer, "reorder_cache", lambda self, beam_idx: None)
     assert generate(model, batch, **options).tolist() != correct.tolist()
 

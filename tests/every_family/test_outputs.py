@@ -20,6 +20,7 @@ from tests.factory import (
     RNN_VARIANTS,
     SEQ2SEQ_HEADS,
     TRANSFORMER_HEADS,
+    VOCAB_SIZE,
     batch_for,
     every_head,
     every_kind,
@@ -48,19 +49,20 @@ def expected_shapes(config: Any, rows: int, length: int, target: int) -> dict[st
     if getattr(config, "copy", False):
         copy_shapes = {"copy_attentions": [(rows, 1, target, length)]}
     if config.model_type == "small_transformer":
-        layers, heads = config.num_hidden_layers, config.num_attention_heads
+        own = config.decoder_mixer == "attention"
+        layers, depth, heads = config.num_hidden_layers, config.decoder_depth, config.num_attention_heads
 
-        def states(count: int) -> list[tuple[int, ...]]:
+        def states(count: int, layers: int = layers) -> list[tuple[int, ...]]:
             return [(rows, count, config.hidden_size)] * (layers + 1)
 
         if not config.is_encoder_decoder:
             return {"hidden_states": states(length), "attentions": [(rows, heads, length, length)] * layers}
         return {
             "encoder_hidden_states": states(length),
-            "decoder_hidden_states": states(target),
+            "decoder_hidden_states": states(target, depth),
             "encoder_attentions": [(rows, heads, length, length)] * layers,
-            "decoder_attentions": [(rows, heads, target, target)] * layers,
-            "cross_attentions": [(rows, heads, target, length)] * layers,
+            **({"decoder_attentions": [(rows, heads, target, target)] * depth} if own else {}),
+            "cross_attentions": [(rows, heads, target, length)] * depth,
         } | copy_shapes
     if config.model_type == "self_attentive":
         widths = [config.embedding_size] + [2 * config.hidden_size] * config.num_hidden_layers
@@ -222,7 +224,11 @@ def test_labels_are_predicted_where_each_head_has_them(name: str, smoothing: flo
     logits, labels = outputs.logits, batch["labels"]
     if not model.config.is_encoder_decoder and model.config.attention_pattern == "causal":
         logits, labels = logits[:, :-1], labels[:, 1:]
-    torch.testing.assert_close(outputs.loss, token_cross_entropy(logits, labels, None, smoothing), **CLOSE)
+    words_of_loss, shift = logits, 0
+    if getattr(model.config, "zero_start", False):  # of a vocabulary without the start token
+        words_of_loss, shift = logits[..., torch.arange(VOCAB_SIZE) != BOS], 1
+    expected_loss = token_cross_entropy(words_of_loss, labels - shift * (labels > BOS).long(), None, smoothing)
+    torch.testing.assert_close(outputs.loss, expected_loss, **CLOSE)
     half = model(**batch, smoothing=smoothing, num_items_in_batch=2 * (labels != -100).sum()).loss
     torch.testing.assert_close(half, outputs.loss / 2, **CLOSE)
     if model.config.is_encoder_decoder:  # whose decoder reads the labels one step later
@@ -435,5 +441,6 @@ def test_a_backend_that_a_model_lacks_is_refused(name: str) -> None:
 def test_models_that_generate_are_those_with_a_decoder_and_a_head(name: str) -> None:
     model = tiny_model(name)
     assert model.can_generate() == type(model).__name__.endswith(("ForConditionalGeneration", "ForCausalLM"))
-    assert model._is_stateful == (model.config.model_type == "attentional_rnn")  # assisted decoding is then refused
+    is_recurrent = model.config.model_type == "attentional_rnn" or "ssru" in name
+    assert model._is_stateful == is_recurrent  # assisted decoding is then refused
     assert isinstance(model.get_input_embeddings(), nn.Embedding)

@@ -16,6 +16,7 @@ FIELDS = [
     for activation, bias, positions, other in (
         ("relu", False, "sinusoidal", {}),
         ("gelu", True, "learned", {"tie_word_embeddings": False, "scale_scores": False}),
+        ("relu", True, "sinusoidal_halves", {"num_decoder_layers": 1, "output_bias": True, "zero_start": True}),
     )
 ]
 
@@ -62,6 +63,7 @@ def test_what_ctranslate2_does_not_have_is_refused(tmp_path: Path) -> None:
     refuse(make_model("attentional-rnn"), "AttentionalRNNForConditionalGeneration cannot go to CTranslate2")
     refuse(make_model("transformer-causal"), "SmallTransformerForCausalLM cannot go")
     refuse(make_model(kind, position_embedding="none"), "position_embedding='none'")
+    refuse(make_model(kind, decoder_mixer="ssru"), "decoder_mixer='ssru'", "export it to ONNX")
     refuse(make_model(kind, eos_token_id=[2, 3]), "one end token", "[2, 3]")
     refuse(make_model(kind), "weights must be one of", "'int4'", weights="int4")
     model = make_model(kind)

@@ -20,6 +20,8 @@ STACKS = [
         ("none", False, "gelu"),
     )
 ]
+SSRU = "encoder_decoder-post-halves-ssru"
+MARIAN = {"position_embedding": "sinusoidal_halves", "output_bias": True, "zero_start": True, "num_decoder_layers": 1}
 ENCODERS = [
     {"wiring": wiring, "cell": cell, **direction, "encoder_layers": depth[0], "decoder_layers": depth[1]}
     for wiring, cell in zip(wirings.WIRINGS, wirings.CELLS, strict=True)
@@ -64,6 +66,15 @@ def test_every_stack(kind: str, fields: dict[str, Any], is_tied: bool, tmp_path:
     assert_generates_as_pytorch(model, tmp_path / "out")
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("mixer", ["attention", "ssru"])
+def test_parts_of_marian(mixer: str, norm: str, tmp_path: Path) -> None:
+    model = tiny_model("transformer-encoder-decoder", **MARIAN, decoder_mixer=mixer, norm=norm)
+    with torch.no_grad():
+        model.lm_head.weight[model.config.closed_token] = 0
+    assert_generates_as_pytorch(model, tmp_path / "out")
+
+
 @pytest.mark.parametrize("name", READING)
 def test_models_that_read(name: str, tmp_path: Path) -> None:
     model = tiny_model(name)
@@ -82,7 +93,9 @@ def test_models_that_read(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("weights", ["float16", "int8"])
-@pytest.mark.parametrize("name", ["bahdanau-cho_gru-additive", "luong-lstm-dot", "encoder_decoder-post-sinusoidal"])
+@pytest.mark.parametrize(
+    "name", ["bahdanau-cho_gru-additive", "luong-lstm-dot", SSRU, "encoder_decoder-post-sinusoidal"]
+)
 def test_smaller_weights_come_near(name: str, weights: str, tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64}
     if "encoder_decoder" not in name:

@@ -22,6 +22,7 @@ GENERATING = [
     "luong-gru-location-monotonic",
     "cho-cho_gru-forward",
     "encoder_decoder-pre-learned",
+    "encoder_decoder-post-halves-ssru",
     "causal-post-sinusoidal",
 ]
 

@@ -79,8 +79,18 @@ def residual(
     return [layer_norm(config, weights, x + output) for x, output in zip(xs, sublayer(xs), strict=True)]
 
 
+def ssru(weights: Weights, xs: Vectors) -> Vectors:
+    """Kim et al., 2019: f_t = sigma(W_t x_t + b_f), c_t = f_t c_{t-1} + (1 - f_t) W x_t, o_t = max(0, c_t)."""
+    cell, outputs = torch.zeros_like(xs[0]), []
+    for x in xs:
+        gate = 1 / (1 + torch.exp(-linear(below(weights, "forget_gate_proj."), x)))
+        cell = gate * cell + (1 - gate) * (weights["candidate_proj.weight"] @ x)
+        outputs.append(torch.stack([value if value > 0 else value * 0 for value in cell]))
+    return outputs
+
+
 def layer(config: SmallTransformerConfig, weights: Weights, xs: Vectors, memory: Vectors | None, sees: Sees) -> Vectors:
-    """Section 3.1: self-attention, attention to the memory if there is one, feed-forward."""
+    """Section 3.1: self-attention or an SSRU, attention to the memory if there is one, feed-forward."""
 
     def attend_to_itself(xs: Vectors) -> Vectors:
         return multi_head(config, below(weights, "self_attention."), xs, xs, sees)
@@ -92,7 +102,13 @@ def layer(config: SmallTransformerConfig, weights: Weights, xs: Vectors, memory:
     def transform(xs: Vectors) -> Vectors:
         return [feed_forward(config, below(weights, "feed_forward."), x) for x in xs]
 
-    xs = residual(config, below(weights, "self_attention_norm."), xs, attend_to_itself)
+    def run_ssru(xs: Vectors) -> Vectors:
+        return ssru(below(weights, "ssru."), xs)
+
+    if memory is not None and config.decoder_mixer == "ssru":
+        xs = residual(config, below(weights, "ssru_norm."), xs, run_ssru)
+    else:
+        xs = residual(config, below(weights, "self_attention_norm."), xs, attend_to_itself)
     if memory is not None:
         xs = residual(config, below(weights, "cross_attention_norm."), xs, attend_to_memory)
     return residual(config, below(weights, "feed_forward_norm."), xs, transform)
@@ -107,6 +123,15 @@ def position_encoding(position: int, size: int) -> Tensor:
     return encoding
 
 
+def position_encoding_in_halves(position: int, size: int) -> Tensor:
+    """Marian: PE(pos, i) = sin(pos r_i), PE(pos, d/2 + i) = cos(pos r_i), r_i = 10000^(-i / (d/2 - 1))."""
+    encoding = torch.zeros(size, dtype=torch.float64)
+    for i in range(size // 2):
+        angle = position * 10000 ** (-i / (size / 2 - 1))
+        encoding[i], encoding[size // 2 + i] = math.sin(angle), math.cos(angle)
+    return encoding
+
+
 def stack(
     config: SmallTransformerConfig, weights: Weights, words: list[int], memory: Vectors | None, sees: Sees
 ) -> Vectors:
@@ -116,10 +141,12 @@ def stack(
         x = weights["embed_tokens.weight"][word] * math.sqrt(config.hidden_size)
         if config.position_embedding == "sinusoidal":
             x = x + position_encoding(position, config.hidden_size)
+        elif config.position_embedding == "sinusoidal_halves":
+            x = x + position_encoding_in_halves(position, config.hidden_size)
         elif config.position_embedding == "learned":
             x = x + weights["position_embedding.learned.weight"][position]
         xs.append(x)
-    for index in range(config.num_hidden_layers):
+    for index in range(config.num_hidden_layers if memory is None else config.decoder_depth):
         xs = layer(config, below(weights, f"layers.{index}."), xs, memory, sees)
     if config.norm == "pre":
         xs = [layer_norm(config, below(weights, "final_norm."), x) for x in xs]
@@ -136,6 +163,18 @@ def transformer(
     if target is None:
         return encoded
     return stack(config, below(weights, "decoder."), target, encoded, sees_the_past)
+
+
+def marian_logits(
+    config: SmallTransformerConfig, weights: Weights, source: list[int], target: list[int]
+) -> list[Tensor]:
+    """The logits after every token of a target that begins with the start token, which is never predicted."""
+    logits = []
+    for h in transformer(config, below(weights, "model."), source, target):
+        of_word = weights["lm_head.weight"] @ h + weights["lm_head.bias"]
+        of_word[config.decoder_start_token_id] = -1e4
+        logits.append(of_word)
+    return logits
 
 
 def copying_logits(

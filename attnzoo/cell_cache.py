@@ -1,0 +1,94 @@
+"""The cache of a decoder whose layers have a recurrent cell in place of self-attention.
+
+Dimensions: B batch, D model width.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from transformers.cache_utils import CacheLayerMixin, DynamicCache
+
+
+class _CellLayer(CacheLayerMixin):
+    """The cell (B, D) of one layer after the last token, None before the first, and the number of tokens read.
+
+    The tensor is replaced, never written into, so that gradients pass through a cache.
+    """
+
+    supports_early_init = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell: Tensor | None = None
+        self.length = 0
+
+    def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError("a cell has no keys and values to initialise; the model makes it")
+
+    def update(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("a cell is stored with CellCache.store, not with update")
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.length + query_length, 0
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        self._change_batch(lambda cell: cell.index_select(0, beam_idx.to(cell.device)))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self._change_batch(lambda cell: cell[indices.to(cell.device)])
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self._change_batch(lambda cell: cell.repeat_interleave(repeats, dim=0))
+
+    def _change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
+        if self.cell is not None:
+            self.cell = change(self.cell)
+
+    def reset(self) -> None:
+        self.cell, self.length, self.is_initialized = None, 0, False
+
+
+class CellCache(DynamicCache):  # so that EncoderDecoderCache passes on changes of the batch
+    """The cells of all layers after the last token, as part of the ``past_key_values`` of an encoder-decoder.
+
+    It has the same size after any number of tokens. It holds no earlier cells, so it cannot be cropped, and assisted
+    decoding is not possible.
+    """
+
+    layers: Any  # of _CellLayer
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.layers = [_CellLayer() for _ in range(num_layers)]
+        self.layer_class_to_replicate = None
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Raise an error: a cell cannot be taken back to an earlier token."""
+        raise NotImplementedError("cells cannot be cropped: they are those after the last token, not one per token")
+
+    def load(self, layer_idx: int, rows: int, size: int) -> Tensor | None:
+        """The cell (B, D) of a layer; None before the first token.
+
+        Raises:
+            ValueError: it is of another batch or width.
+        """
+        cell = self.layers[layer_idx].cell
+        if cell is not None and cell.shape != (rows, size):
+            raise ValueError(
+                f"past_key_values has cells of {tuple(cell.shape)} (batch, width), this batch and model have "
+                f"{(rows, size)}; continue with the batch and the model that made the cache"
+            )
+        return cell
+
+    def store(self, layer_idx: int, cell: Tensor, num_tokens: int) -> None:
+        """Replace a layer's cell by the one after ``num_tokens`` more tokens."""
+        layer = self.layers[layer_idx]
+        layer.cell, layer.is_initialized = cell, True
+        layer.length += num_tokens
