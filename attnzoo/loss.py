@@ -320,6 +320,8 @@ def without_word(values: Any, word: int | None, dim: int) -> Any:
     """A tensor without a word's part of a dimension; all of it without a word, None for None."""
     if values is None or word is None:
         return values
+    if word == values.shape[dim] - 1:
+        return values.narrow(dim, 0, word)  # a view
     return torch.cat([values.narrow(dim, 0, word), values.narrow(dim, word + 1, values.shape[dim] - word - 1)], dim)
 
 

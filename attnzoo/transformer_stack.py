@@ -51,12 +51,15 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
         d_model, and logits, start with a variance near 1; learned positions alike. Every other matrix from Glorot's
         uniform distribution, biases 0, layer normalisation the identity.
         """
-        if isinstance(module, nn.Embedding) or module is self.get_output_embeddings():
-            init.normal_(module.weight, std=self.config.hidden_size**-0.5)
+        is_output = module is self.get_output_embeddings()
+        if isinstance(module, nn.Embedding) or is_output:
+            weight: Any = module.weight
+            init.normal_(weight, std=self.config.hidden_size**-0.5)
             if (bias := getattr(module, "bias", None)) is not None:
                 init.zeros_(bias)
-            if (zero := getattr(module, "padding_idx", None)) is not None:
-                init.zeros_(module.weight[zero])
+            zero = self.config.closed_token if is_output else getattr(module, "padding_idx", None)
+            if zero is not None:
+                init.zeros_(weight[zero])
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
             if module.bias is not None:

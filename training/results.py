@@ -105,14 +105,20 @@ def refill(cards: Path, results: Path, only: Sequence[str], check: bool = False)
 
 
 def measurements(cards: Path, test_sets: list[dict[str, Any]], only: Sequence[str]) -> list[Measurement]:
-    """What to measure, in the order of the rows."""
-    made = []
+    """What to measure, in the order of the rows.
+
+    Raises:
+        ValueError: a model has two test sets of one name.
+    """
+    made = list[Measurement]()
     for folder in sorted(path for path in cards.iterdir() if (path / "recipe.yaml").is_file()):
         if not _fits(folder.name, only):
             continue
         made.append(Measurement(folder, OWN))
         for one in test_sets:
             if _fits(folder.name, one["models"]):
+                if one["name"] in (other.test_set for other in made if other.folder == folder):
+                    raise ValueError(f"{folder.name} has two test sets {one['name']!r}; give one of them another name")
                 made.append(Measurement(folder, one["name"], tuple(one["set"])))
     return made
 
@@ -152,8 +158,7 @@ def read_test_sets(path: Path) -> list[dict[str, Any]]:
     """The test sets besides the models' own.
 
     Raises:
-        ValueError: the file is not a list of entries, an entry lacks a key or has one of another type, or two of one
-            pattern have one name.
+        ValueError: the file is not a list of entries, an entry lacks a key or has one of another type.
     """
     try:
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -162,14 +167,9 @@ def read_test_sets(path: Path) -> list[dict[str, Any]]:
     kinds = {"name": str, "about": str, "models": list, "set": list}
     if not isinstance(entries, list):
         raise ValueError(f"{path} must be a list, got {entries!r}")
-    taken: set[tuple[str, str]] = set()
     for entry in entries:
         if not isinstance(entry, dict) or {key: type(value) for key, value in entry.items()} != kinds:
             raise ValueError(f"{path}: an entry has the keys {', '.join(kinds)}, the last two are lists; got {entry}")
-        for pattern in entry["models"]:
-            if entry["name"] == OWN or (entry["name"], pattern) in taken:
-                raise ValueError(f"{path}: the name {entry['name']!r} is taken for {pattern}; choose another")
-            taken.add((entry["name"], pattern))
     return entries
 
 

@@ -42,7 +42,7 @@ START, END = "written by python -m attnzoo.training.zoo", "end of the zoo"
 SECTION = re.compile(rf"^([^\n]*{re.escape(START)}[^\n]*\n).*?^([^\n]*{re.escape(END)})", re.DOTALL | re.MULTILINE)
 README, PAGE, CATALOGUE = Path("README.md"), Path("docs/models.md"), Path("attnzoo/catalogue.json")
 COLUMNS = ["model", "what it does, on which data, after which paper", "MB", "test split"]
-# The most alike model agrees on the earliest of these fields.
+# The most alike model agrees on the earliest of these fields; of several it is the largest, as the papers' are larger.
 LIKENESS: dict[type[AttentionalRNNConfig | SelfAttentiveConfig | SmallTransformerConfig], tuple[str, ...]] = {
     AttentionalRNNConfig: ("wiring", "copy", "coverage", "score", "window", "cell", "input_feeding", "bidirectional"),
     SelfAttentiveConfig: ("sentence_pair", "compare_hops"),
@@ -152,7 +152,7 @@ def architectures(models: list[dict[str, Any]], root: Path) -> dict[str, dict[st
     ):
         configs = {
             model["name"]: config_class.from_pretrained(root / model["folder"])
-            for model in sorted(models, key=lambda model: model["bytes"])
+            for model in sorted(models, key=lambda model: -model["bytes"])
             if model["model_type"] == config_class.model_type
         }
         for paper in papers if configs else ():

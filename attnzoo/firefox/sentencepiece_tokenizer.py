@@ -47,8 +47,9 @@ def to_tokenizer(file: SentencePieceFile) -> PreTrainedTokenizerFast:
     if pattern := reserved_pattern(file):
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "merged_with_next")
     tokenizer.decoder = decoder(file, unknown)
+    end = {"id": "end", "ids": [texts.index(file.eos)], "tokens": [file.eos]}  # the piece may have any characters
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"$A {file.eos}", pair=f"$A {file.eos} $B {file.eos}", special_tokens=[(file.eos, texts.index(file.eos))]
+        single="$A end", pair="$A end $B end", special_tokens=[end]
     )
     tokenizer.add_special_tokens(control)
     names = {"bos_token": "<s>", "pad_token": "<pad>"}

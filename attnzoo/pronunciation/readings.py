@@ -1,5 +1,6 @@
 """Which reading a word has in its sentence, if it is written like another: the classifier of readings."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -14,7 +15,8 @@ from .text import Token
 
 AT_A_TIME = 128  # sentences
 NEAREST = 40  # tokens before and after a word in a long sentence
-ENDS = frozenset((".", "!", "?", "...", "\u2026"))  # of a sentence
+LONGEST = 40  # characters of a token that the classifier reads
+END = re.compile(r"[.!?\u2026]")  # of a sentence, perhaps with a quotation mark or a bracket
 
 
 def marked(before: str, word: str, after: str) -> str:
@@ -25,14 +27,20 @@ def marked(before: str, word: str, after: str) -> str:
 def sentence_of(tokens: Sequence[Token], place: int) -> str:
     """The sentence of a token of a text, with this token marked; of a long one the nearest 40 tokens on each side."""
     start, end = place, place + 1
-    while start > max(0, place - NEAREST) and tokens[start - 1].text not in ENDS:
+    while start > max(0, place - NEAREST) and not _ends(tokens[start - 1]):
         start -= 1
-    while end < min(len(tokens), place + 1 + NEAREST) and tokens[end - 1].text not in ENDS:
+    while end < min(len(tokens), place + 1 + NEAREST) and not _ends(tokens[end - 1]):
         end += 1
     before, after = (
-        "".join(one.text + one.space for one in some) for some in (tokens[start:place], tokens[place + 1 : end])
+        "".join(one.text[:LONGEST] + one.space[:LONGEST] for one in some)
+        for some in (tokens[start:place], tokens[place + 1 : end])
     )
     return marked(before, tokens[place].text, tokens[place].space + after)
+
+
+def _ends(token: Token) -> bool:
+    """Whether a sentence ends with this token: a mark, or a blank line after it."""
+    return (token.kind == "punctuation" and bool(END.search(token.text))) or token.space.count("\n") > 1
 
 
 class ReadingModel:

@@ -96,10 +96,15 @@ def as_tagged(spoken: SpokenWord | None, tag: str) -> SpokenWord | None:
 
 
 def as_read(spoken: SpokenWord, readings: Mapping[str, str], probability: Mapping[str, float]) -> SpokenWord:
-    """A spoken word with the variant of its most probable reading first; ``readings`` has the phonemes of each."""
+    """A spoken word with the variant of its most probable reading first; ``readings`` has the phonemes of each.
+
+    It stays as it is if it has no such variant: misaki lists "Polish" apart from "polish".
+    """
     confidence: dict[str, float] = {}
     for name, phonemes in readings.items():  # two readings may be written alike
         confidence[phonemes] = confidence.get(phonemes, 0.0) + probability[name]
+    if max(confidence, key=lambda one: confidence[one]) not in {one.phonemes for one in spoken.variants}:
+        return spoken
     variants = [one._replace(confidence=confidence.get(one.phonemes)) for one in spoken.variants]
     return spoken._replace(variants=tuple(sorted(variants, key=lambda one: one.confidence or 0.0, reverse=True)))
 

@@ -70,7 +70,7 @@ def test_every_stack(kind: str, fields: dict[str, Any], is_tied: bool, tmp_path:
 @pytest.mark.parametrize("mixer", ["attention", "ssru"])
 def test_parts_of_marian(mixer: str, norm: str, tmp_path: Path) -> None:
     model = tiny_model("transformer-encoder-decoder", **MARIAN, decoder_mixer=mixer, norm=norm)
-    with torch.no_grad():
+    with torch.no_grad():  # as at initialisation; tiny_model draws all weights
         model.lm_head.weight[model.config.closed_token] = 0
     assert_generates_as_pytorch(model, tmp_path / "out")
 

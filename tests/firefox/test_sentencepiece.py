@@ -174,7 +174,8 @@ def test_pieces_that_cannot_be_are_refused(pieces: list[Piece], reason: str, tmp
 
 
 @pytest.mark.parametrize(
-    ("unit", "reason"), [(4096 << 10, "leads out of its trie"), (256, "not the start of a text"), (2**31, None)]
+    ("unit", "reason"),
+    [(4096 << 10, "leads out of its trie"), (256, "not the start of a text"), (2**31, "the root"), (1 << 10, None)],
 )
 def test_offsets_in_a_table_stay_in_it(unit: int, reason: str | None) -> None:
     """The first unit of the trie has the offset of its children, the highest bit of a value, or a bit for a value."""

@@ -88,3 +88,36 @@ def test_a_sentence_ends_at_its_mark_and_a_long_one_is_cut() -> None:
     assert sentence_of(tokens, len(tokens) - 1) == "⟦Four⟧"
     tokens = tokenize("a " * 200)
     assert sentence_of(tokens, 100) == "a " * NEAREST + "⟦a⟧" + " a" * NEAREST + " "
+
+
+@pytest.mark.parametrize("end", [".", '."', ".)", "?!", "!!", "\u2026", ".\n\n", "\n\n"])
+def test_a_sentence_is_read_alone_whatever_ends_it(end: str) -> None:
+    tokens = tokenize(f"The singer left{end} He paints with lead{end} Good")
+    place = [token.text for token in tokens].index("lead")
+    sentence = sentence_of(tokens, place)
+    assert sentence.startswith("He paints with ⟦lead⟧")
+    assert "Good" not in sentence
+    assert "singer" not in sentence
+
+
+def test_a_word_alone_is_not_read_as_a_sentence(pronounce: Pronouncer) -> None:
+    for word in ("use", "live", "read", "sow"):
+        (alone,) = pronounce.words([word])
+        for written in (f"{word}.", f"'{word}'", f"({word})!"):
+            (found,) = pronounce.words([written])
+            assert (found.phonemes, found.confidence) == (alone.phonemes, 1.0), written
+
+
+@pytest.mark.parametrize("accent", ["en-us", "en-gb"])
+def test_a_reading_that_a_dictionary_lacks_changes_nothing(accent: str) -> None:
+    """misaki lists some words with a first uppercase letter apart, such as Polish."""
+    pronounce = Pronouncer(accent, "kokoro")
+    for sentence in ("Polish the table with a cloth.", "Mobile phones are everywhere.", "I met him in August."):
+        for word in pronounce(sentence):
+            assert word.confidence is None or word.confidence > 0.5 or word.source == "model", (sentence, word)
+            assert word.variants == () or word.confidence is not None
+
+
+def test_a_long_neighbour_is_cut() -> None:
+    tokens = tokenize("lead " + "-" * 20_000 + "x" * 300)
+    assert len(sentence_of(tokens, 0)) < 200

@@ -26,13 +26,15 @@ ROOT = Path(__file__).parents[2]
 DOCS = "\n".join(  # the table of models.md is the catalogue's
     path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "models.md"
 )
-SUMMARIES, G2P, ITALIAN, KOKORO, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
+SUMMARIES, G2P, ITALIAN, KOKORO, SWEDISH, RNN_MULTI30K, HETERONYMS, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = (
+    SHIPPED
+) = [
     ROOT / "model_cards" / name
     for name in (
         *("attentional-rnn-debian-summaries", "attentional-rnn-g2p-cmudict", "attentional-rnn-g2p-it"),
         "attentional-rnn-g2p-kokoro",
         *("attentional-rnn-g2p-sv", "attentional-rnn-multi30k-en-de"),
-        *("self-attentive-sst2", "small-transformer-multi30k-en-de"),
+        *("self-attentive-heteronyms", "self-attentive-sst2", "small-transformer-multi30k-en-de"),
         *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
     )
 ]
@@ -67,7 +69,10 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     captions = [{"en": "A man in an orange hat starring at something.", "de": "Ein Mann mit einem orangefarbenen Hut."}]
     reviews = [{"text": "no movement , no yuks , not much of anything .", "label": 0}, {"text": "moving .", "label": 1}]
     packages = [{"description": APERTIUM, "synopsis": "a module"}]
-    places = (("bentrevett/multi30k", captions), ("SetFit/sst2", reviews), ("data/debian", packages))
+    readings = [{"text": "Jarmo is a two-player ⟦abstract⟧ strategy board game.", "label": "adjective"}]
+    readings.append({"text": "to ⟦abstract⟧", "label": "verb"})
+    places = [("bentrevett/multi30k", captions), ("SetFit/sst2", reviews), ("data/debian", packages)]
+    places.append(("data/heteronyms", readings))
     for place, rows in places:
         Path(place).mkdir(parents=True)
         for split in ("train", "validation", "test"):
@@ -130,7 +135,7 @@ def test_no_model_is_freer_than_its_data() -> None:
     licenses = {name: data.license for name, data in cards.items()}
     assert (licenses[SST2.name], cards[SST2.name].license_name) == ("other", "none-stated")
     assert {licenses[folder.name] for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K)} == {"other"}
-    assert {licenses[folder.name] for folder in (G2P, KOKORO, CAUSAL, MASKED)} == {"apache-2.0"}
+    assert {licenses[folder.name] for folder in (G2P, KOKORO, HETERONYMS, CAUSAL, MASKED)} == {"apache-2.0"}
     assert "comes without a licence" in (SST2 / "README.md").read_text(encoding="utf-8")
 
 

@@ -63,11 +63,13 @@ def test_every_trained_model_has_its_rows_and_they_are_those_of_its_release() ->
             assert float(row["value"]) == pytest.approx(released[row["metric"]], abs=float(row["tolerance"])), row
 
 
-def test_five_figures_are_measured_again() -> None:
+def test_five_figures_are_measured_again(tmp_path: Path) -> None:
     """Those of a model whose data is an installed package."""
     name = "attentional-rnn-g2p-it"
-    assert len([row for row in STORED if row["model"] == name]) == 5
-    results.refill(ROOT / "model_cards", ROOT / "results", [name], check=True)
+    assert len([row for row in STORED if (row["model"], row["test_set"]) == (name, results.OWN)]) == 5
+    results.write_rows(tmp_path / "results.csv", STORED)
+    (tmp_path / "test_sets.yaml").write_text("[]")
+    results.refill(ROOT / "model_cards", tmp_path, [name], check=True)
 
 
 def test_a_damaged_list_of_test_sets_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import datasets
 
-from attnzoo.phonemes import CLOSE, OPEN
+from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling
 
 from ..commands.exits import exit_on_user_error
 from ..data.sources import SourceError
@@ -80,14 +80,19 @@ def _pronunciations(path: Path) -> dict[str, list[str]]:
 
 
 def shared_task_words(folders: list[Path]) -> set[str]:
-    """The words of the shared tasks' files for development and testing."""
-    return {
-        unicodedata.normalize("NFC", line.split("\t")[0])
-        for folder in folders
-        for path in sorted(folder.rglob("*.tsv"))
-        if path.stem.endswith(("_dev", "_test"))
-        for line in path.read_text(encoding="utf-8").splitlines()
-    }
+    """The words of the shared tasks' files for development and testing.
+
+    Raises:
+        SourceError: a folder has no such file.
+    """
+    words = set[str]()
+    for folder in folders:
+        files = [path for path in sorted(folder.rglob("*.tsv")) if path.stem.endswith(("_dev", "_test"))]
+        if not files:
+            raise SourceError(f"--leave-out: {folder} has no file *_dev.tsv or *_test.tsv")
+        lines = (line for path in files for line in path.read_text(encoding="utf-8").splitlines())
+        words.update(unicodedata.normalize("NFC", line.split("\t")[0]) for line in lines)
+    return words
 
 
 def read_parquet(path: Path) -> list[Entry]:
@@ -134,6 +139,8 @@ def main(arguments: list[str] | None = None) -> None:
         if (options.source / SCRAPED).is_dir():
             splits = read_clone(options.source, shared_task_words(options.leave_out))
         else:
+            if options.leave_out:
+                raise SourceError(f"--leave-out is for a clone, and {options.source} is none; leave it out")
             splits = {split: read_parquet(options.source / f"{split}.parquet") for split in SPLITS}
         kept = held_out_apart(splits)
         for split in SPLITS:
@@ -142,6 +149,8 @@ def main(arguments: list[str] | None = None) -> None:
         options.output.mkdir(parents=True)
         for split, entries in kept.items():
             words = [f"{OPEN}{name}{CLOSE}{word}" for name, word, _ in entries]
+            if wrong := next((word for word in words if not accent_and_spelling(word)[0]), None):
+                raise SourceError(f"{wrong}: the name of a dictionary must be lowercase letters, and _ between them")
             said = [pronunciation for _, _, pronunciation in entries]
             datasets.Dataset.from_dict({"word": words, "pronunciation": said}).to_parquet(
                 options.output / f"{split}.parquet"
