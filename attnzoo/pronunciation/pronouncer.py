@@ -477,12 +477,9 @@ class Pronouncer:
         places = [
             (number, place)
             for number, parts in enumerate(spoken)
-            for place, some in enumerate(parts)
             if sum(token.kind != "punctuation" for token in texts[number]) > 1  # else there is no sentence
-            and len(some) == 1
-            and some[0]
-            and some[0].source == "dictionary"
-            and some[0].word.lower() in self._readings
+            for place, some in enumerate(parts)
+            if len(some) == 1 and some[0] and some[0].source == "dictionary" and some[0].word.lower() in self._readings
         ]
         found: list[dict[int, SpokenWord]] = [{} for _ in texts]
         if not places:

@@ -64,7 +64,7 @@ class ReadingModel:
 
     @torch.inference_mode()
     def _probabilities(self, rows: list[tuple[str, Iterable[str]]]) -> Iterator[dict[str, float]]:
-        batch = self.tokenizer([sentence for sentence, _ in rows], padding=True, return_tensors="pt")
+        batch = self.tokenizer([sentence for sentence, _ in rows], padding=True, truncation=True, return_tensors="pt")
         numbers = self.model.config.label2id
         for (_, names), logits in zip(rows, self.model(**batch).logits, strict=True):
             wanted = list(names)
