@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from attnzoo.loss import IGNORED
 
-MOST_GRAPHS = 32  # batches of further shapes run without a graph
-WARM_UPS = 3
+MOST_GRAPHS = 128  # batches of further shapes run without a graph
+WARM_UPS = 1
 
 Gradients = Callable[[dict[str, Tensor], Any], Tensor]
 Replay = Callable[[], Tensor]
