@@ -139,7 +139,7 @@ class Training:
         precision: "fp32", "bf16", "fp16" with scaled losses (for GPUs without bf16), or "auto": bf16 if the processor
             can multiply in bf16, otherwise fp16 on a GPU and fp32 on a CPU.
         cuda_graphs: replay forward and backward as CUDA graphs, one for each of a few padded shapes of batches, see
-            :class:`attnzoo.training.loop.graphs.GraphedStep`. For encoder-decoders on one GPU; never run on one yet.
+            :class:`attnzoo.training.loop.graphs.GraphedStep`. For encoder-decoders on one GPU.
         evaluations: number of evaluations on the validation split, at even intervals; the last one is at the end.
         num_beams: beam width of these evaluations.
         patience: stop after this number of evaluations in a row without an improvement; None never stops early. Those
@@ -277,22 +277,24 @@ def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recip
     own = load_recipe(folder / "recipe.yaml")
     for parent in folder.resolve().parents[:3]:  # of best/, and of evaluated/checkpoints/step-00001000/
         with contextlib.suppress(FileNotFoundError, ValueError):
-            if without_machine_paths(load_recipe(parent / "recipe.yaml")) == own:
+            if for_other_machines(load_recipe(parent / "recipe.yaml")) == own:
                 return load_recipe(parent / "recipe.yaml", overrides)
     return load_recipe(folder / "recipe.yaml", overrides)
 
 
-def without_machine_paths(recipe: Recipe) -> Recipe:
+def for_other_machines(recipe: Recipe) -> Recipe:
     """The recipe to publish: the data's absolute path becomes its id on the Hub, or its last part.
 
-    Absolute paths of teachers, of the model to start from and of links become their last parts, too.
+    Absolute paths of teachers, of the model to start from and of links become their last parts, too. CUDA graphs are
+    off: they change the speed of a training alone, and need a GPU.
     """
     data, training = recipe.task.data, recipe.training
     texts = {name: _relative(value) for name, value in vars(data).items() if isinstance(value, str)}
     if texts["path"] != data.path:
         texts["path"] = hub_id(recipe) or texts["path"]
     paths: dict[str, Any] = {name: _relative(getattr(training, name)) for name in ("start_from", "alignment_links")}
-    training = dataclasses.replace(training, teachers=[*map(_relative, training.teachers)], **paths)
+    paths["teachers"] = [*map(_relative, training.teachers)]
+    training = dataclasses.replace(training, cuda_graphs=False, **paths)
     data = dataclasses.replace(data, **texts)
     return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data), training=training)
 

@@ -25,7 +25,7 @@ from .commands.parsers import release_parser
 from .evaluate import decoding_of, evaluate
 from .loop.average import average
 from .loop.checkpoint import REPOSITORY, replacing, require_model, save_tokenizer
-from .recipe import load_recipe, make_task, save_recipe, without_machine_paths
+from .recipe import for_other_machines, load_recipe, make_task, save_recipe
 from .record import RECORD, read_figures
 from .tasks import TASKS
 
@@ -108,7 +108,7 @@ def release(
         for name in ("is_local", "local_files_only"):  # fields about loading on this machine
             tokenizer.init_kwargs.pop(name, None)
         save_tokenizer(tokenizer, new)
-        save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
+        save_recipe(for_other_machines(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # the model as a user will load it
         if task.card.pictures:
             task.draw(load_trained(task.auto_class, new), tokenizer, new, **decoding)

@@ -46,7 +46,7 @@ from .loop.run_folder import contents, differences, read_run, start_output, writ
 from .loop.schedule import learning_rate
 from .loop.setup import Run, setup
 from .loop.stopping import signals_to_stop
-from .recipe import Recipe, load_recipe, make_task, save_recipe, without_machine_paths
+from .recipe import Recipe, for_other_machines, load_recipe, make_task, save_recipe
 from .tasks.base import Task
 
 
@@ -299,7 +299,7 @@ def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: Re
     with replacing(folder) as new:
         model.save_pretrained(new)
         save_tokenizer(tokenizer, new)
-        save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
+        save_recipe(for_other_machines(recipe), new / "recipe.yaml")
         if card:
             write_card(new, folder, recipe, *card)
 

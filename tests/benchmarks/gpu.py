@@ -196,7 +196,12 @@ def products_alone(rows: int, length: int, width: int, dtype: torch.dtype, devic
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
-    return graph.replay
+
+    def replay() -> None:
+        graph.replay()
+        assert products  # kept, since the graph has only the addresses of the factors
+
+    return replay
 
 
 def transformer_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
@@ -294,8 +299,10 @@ class Measurement:
                 return action()
             except Exception as error:
                 self.found["errors"].append(about | {"system": name, "error": f"{type(error).__name__}: {error}"[:400]})
+                self.write()
                 works.pop(name, None)
                 figures.pop(name, None)
+                self.wait()  # raises if the GPU no longer works for this process: all later figures would be missing
 
         def prepare(name: str) -> None:
             before = self.memory(starts=True)

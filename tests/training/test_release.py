@@ -14,7 +14,7 @@ import yaml
 from attnzoo.training import card as training_card
 from attnzoo.training import evaluate, release
 from attnzoo.training.data.cmudict import CMUDICT
-from attnzoo.training.recipe import hub_id, load_recipe, without_machine_paths
+from attnzoo.training.recipe import for_other_machines, hub_id, load_recipe
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSeq2SeqLM
@@ -238,10 +238,12 @@ def test_a_copy_of_known_data_has_its_id_on_the_hub(tmp_path: Path) -> None:
     )
     assert [hub_id(recipe) for recipe in (there, elsewhere)] == ["bentrevett/multi30k"] * 2
     assert [hub_id(recipe) for recipe in (own, theirs)] == [None, "owner/captions"]
-    shown = [without_machine_paths(recipe).task.data.path for recipe in (there, elsewhere, own, theirs)]
+    shown = [for_other_machines(recipe).task.data.path for recipe in (there, elsewhere, own, theirs)]
     assert shown == ["bentrevett/multi30k", "bentrevett/multi30k", "my captions.csv", "owner/captions"]
     vectors = load_recipe(recipes / "self_attentive_sst2_glove.yaml", [f"task.data.word_vectors={tmp_path / 'a.txt'}"])
-    assert without_machine_paths(vectors).task.data.word_vectors == "a.txt"
+    assert for_other_machines(vectors).task.data.word_vectors == "a.txt"
+    graphs = load_recipe(recipes / "attentional_rnn_multi30k.yaml", ["training.cuda_graphs=true"])
+    assert not for_other_machines(graphs).training.cuda_graphs
     assert hub_id(vectors) == "SetFit/sst2"
 
 
