@@ -2,10 +2,10 @@
 
 ``python -m attnzoo.training.studies.why_attention``
 
-It takes the trained models ``*-tatoeba-en-de`` in ``model_cards/``, whose numbers of parameters differ by 4 % at most,
-and which have the same tokenizer, data, steps and seed, and translates the test split with each. It prints a table and
-writes a figure of BLEU by the number of English words, a figure of the alignments of one text beside each other, and
-all figures as JSON.
+It takes the trained models ``PAPER-tatoeba-en-de`` in ``model_cards/``, whose numbers of parameters differ by 4 % at
+most, and which have the same tokenizer, data, steps and seed, and translates the test split with each. It prints a
+table and writes a figure of BLEU by the number of English words, a figure of the alignments of one text beside each
+other, and all figures as JSON.
 
 Papers: in Cho et al. (2014, "On the Properties of Neural Machine Translation", section 4.2) and Bahdanau et al. (2014,
 section 5.2.2) models with a fixed vector get worse with length, and a model with attention does not.
@@ -13,6 +13,7 @@ section 5.2.2) models with a fixed vector get worse with length, and a model wit
 
 import json
 import math
+import re
 import statistics
 import time
 from itertools import pairwise
@@ -31,7 +32,8 @@ from ..evaluate import decoding_of, load_model, task_for
 from ..tasks.metrics import BLEU
 from .study import print_table
 
-PATTERN = "*-tatoeba-en-de"
+SUFFIX = "-tatoeba-en-de"
+PATTERN = f"*20[0-9][0-9]*{SUFFIX}"  # papers have a year
 LENGTHS = (1, 7, 13, 20, 30, math.inf)  # in English words: a group begins at a number and ends before the next
 LONG = 20
 TIMED = 64  # long texts that are translated at once for the speed
@@ -61,7 +63,8 @@ def run(models: Path, plot: Path, overrides: list[str]) -> None:
         FileNotFoundError: there is no such model.
         ValueError: no text of the test split is long.
     """
-    folders = sorted(path for path in models.glob(PATTERN) if (path / "model.safetensors").is_file())
+    folders = [path for path in models.glob(PATTERN) if (path / "model.safetensors").is_file()]
+    folders.sort(key=lambda folder: (re.findall(r"20\d\d", folder.name)[0], folder.name))
     if not folders:
         raise FileNotFoundError(f"{models} has no model {PATTERN}")
     torch.set_num_threads(1)
@@ -79,7 +82,7 @@ def run(models: Path, plot: Path, overrides: list[str]) -> None:
     long_texts = [sources[row] for row in groups[f"{LONG} and more"][:TIMED]]
     found = {}
     for folder in folders:
-        name = folder.name.removesuffix(PATTERN[1:])
+        name = folder.name.removesuffix(SUFFIX)
         model, tokenizer = load_model(task.auto_class, folder)
         predictions = task.predict(model, tokenizer, "test", **decoding_of(task, model, None))
         found[name] = {
