@@ -62,9 +62,7 @@ def list_models(
         followers = [model["name"] for model in models if _follows(model, paper, catalogue)]
         if not followers:
             keys = sorted({of_one["key"] for model in models for of_one in model["papers"]})
-            raise ValueError(
-                f"no model follows paper={paper!r}; there are {', '.join(keys)}{_nearest(paper, catalogue)}"
-            )
+            raise ValueError(f"no model follows paper={paper!r}; there are {', '.join(keys)}")
         found = [model for model in found if model["name"] in followers]
     if max_bytes is not None:
         found = [model for model in found if model["bytes"] <= max_bytes]

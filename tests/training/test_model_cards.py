@@ -84,10 +84,11 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     readings.append({"text": "to ⟦abstract⟧", "label": "verb"})
     places = [("bentrevett/multi30k", captions), ("SetFit/sst2", reviews), ("data/debian", packages)]
     places.append(("data/heteronyms", readings))
-    places += [
-        ("data/tatoeba_en_de", captions),
-        ("data/mr_cr", [review | {"sentence": review["text"]} for review in reviews]),
-    ]
+    places.append(
+        ("data/tatoeba_en_de", [{"en": "Tom forgot my birthday.", "de": "Tom hat meinen Geburtstag vergessen."}])
+    )
+    complaint = "apex does n 't answer the phone ."
+    places.append(("data/mr_cr", [{"sentence": complaint, "label": 0}, {"sentence": "moving .", "label": 1}]))
     for place, rows in places:
         Path(place).mkdir(parents=True)
         for split in ("train", "validation", "test"):

@@ -14,6 +14,7 @@ from attnzoo.training import evaluate, release
 from attnzoo.training.data.debian import DEBIAN
 from attnzoo.training.data.sources import SourceError
 from attnzoo.training.make_data import debian
+from attnzoo.training.recipe import load_recipe
 from attnzoo.training.studies import summary_baselines
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.tasks.summarization import Summarization, SummaryData
@@ -212,9 +213,11 @@ def test_a_length_penalty_makes_longer_summaries_and_is_released(
     release.main([str(run), str(folder), "--num-beams", "3", "--length-penalty", "30"])
     config = AutoModelForSeq2SeqLM.from_pretrained(folder).generation_config
     assert (config.num_beams, config.length_penalty) == (3, 30)
-    assert sizes[2] == sizes[1]
+    data = load_recipe(run / "recipe.yaml").task.data.path
+    evaluate.main([str(folder), "--set", f"task.data.path={data}"])  # decodes by the generation config alone
+    assert sizes[3] == sizes[2] > sizes[0]
     assert "| beam 3, length penalty 30.0 |" in (folder / "README.md").read_text()
-    assert "beam 3, length penalty 30" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("beam 3, length penalty 30") == 2
     for options, message in (
         (["--num-beams", "1", "--length-penalty", "2"], "length_penalty=2 is for beam search"),
         (["--length-penalty", "nan"], "length_penalty must be a number from -100 to 100, got nan"),

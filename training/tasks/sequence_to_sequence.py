@@ -22,6 +22,9 @@ inputs = tokenizer([{example}], return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))"""
 
 
+EXAMPLE = 72  # letters of the example in a card, at most
+
+
 class SequenceToSequence(Task):
     """A task of an encoder-decoder: from one text to another."""
 
@@ -31,6 +34,11 @@ class SequenceToSequence(Task):
     def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         """The fields of a model's config that come from the tokenizer; the decoder starts with ``<s>``."""
         return super().config_fields(tokenizer) | {"decoder_start_token_id": tokenizer.bos_token_id}
+
+    def example(self) -> Any:
+        """A text of one short line, if there is one."""
+        texts: list[str] = self.splits["test"][:100][self.columns[0]]
+        return next((text for text in texts if len(text) <= EXAMPLE and "\n" not in text), super().example())
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForSeq2Seq:
         """Pads rows to a batch, labels with -100, and adds the decoder's input."""

@@ -17,7 +17,6 @@ from .sequence_to_sequence import SNIPPET, generate_texts
 from .subwords import COPIES, PICTURES_OF_HEADS, SubwordTask, TextPairs
 
 WORD = re.compile(r"\w+")
-EXAMPLE = 72  # letters of the example in a card, at most
 
 
 @strict
@@ -87,11 +86,6 @@ class Summarization(SubwordTask):
             if isinstance(rows, datasets.Dataset)
         )
         self.card = dataclasses.replace(self.card, split_note=f"{self.card.split_note} ({'; '.join(digests)})")
-
-    def example(self) -> Any:
-        """A text of one short line, if there is one."""
-        texts: list[str] = self.splits["test"][:100]["source"]
-        return next((text for text in texts if len(text) <= EXAMPLE and "\n" not in text), super().example())
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """Byte pairs, see :class:`SubwordTask`, and the greatest length of a text."""
