@@ -1,0 +1,59 @@
+"""Every trained model: it loads by its name through the Auto classes, and its export to ONNX computes the same."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from attnzoo.training.record import sha256_of
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from attnzoo import list_models, model_info, model_path
+from attnzoo.export.command import export_folder
+
+AUTO_CLASSES = {
+    "grapheme-to-phoneme": "AutoModelForSeq2SeqLM",
+    "translation": "AutoModelForSeq2SeqLM",
+    "summarization": "AutoModelForSeq2SeqLM",
+    "text-classification": "AutoModelForSequenceClassification",
+    "text-generation": "AutoModelForCausalLM",
+    "fill-mask": "AutoModelForMaskedLM",
+}
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_weights_load_and_read_their_example(name: str) -> None:
+    known = model_info(name)
+    folder = model_path(name)
+    model = getattr(transformers, AUTO_CLASSES[known["task"]]).from_pretrained(folder)
+    assert sum(parameter.numel() for parameter in model.parameters()) == known["parameters"]
+    assert sha256_of(Path(folder) / "model.safetensors") == known["sha256"]
+    inputs = AutoTokenizer.from_pretrained(folder)(known["example"], return_tensors="pt")
+    if model.config.is_encoder_decoder:
+        [ids] = model.generate(**inputs)
+        assert len(ids) > 2  # more than the start and the end
+    else:
+        assert model(**inputs).logits.isfinite().all()
+
+
+# Models that copy words have no export.
+@pytest.mark.parametrize("name", [name for name in list_models() if model_info(name)["task"] != "summarization"])
+def test_the_export_computes_the_same(name: str, tmp_path: Path) -> None:
+    certificate = export_folder(str(model_path(name)), tmp_path / "onnx", "onnx", "float32", task=None, check=False)
+    counts = ["greedy", "beams"] if "greedy" in certificate else ["predictions"]
+    assert all(certificate[count] == certificate["examples"] > 0 for count in counts)
+
+
+def test_luongs_models_differ() -> None:
+    """They differ in score and window alone, and were trained from the same seed."""
+    names = list_models("luong2015-*-tatoeba-en-de")
+    assert len(names) == 6
+    logits = []
+    for name in names:
+        model = AutoModelForSeq2SeqLM.from_pretrained(model_path(name))
+        tokenizer = AutoTokenizer.from_pretrained(model_path(name))
+        pair = tokenizer(["Tom forgot my birthday."], text_target=["Tom hat es vergessen."], return_tensors="pt")
+        with torch.no_grad():
+            logits.append(model(**pair).logits.log_softmax(-1))
+    assert all((one - other).abs().max() > 0.1 for one, other in combinations(logits, 2))
