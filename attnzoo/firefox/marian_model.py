@@ -31,6 +31,11 @@ class MarianModel:
     options: str
     alphas: dict[str, float]
 
+    @property
+    def is_in_int8(self) -> bool:
+        """Whether products can be computed from its codes: matrices are in eight bits, and inputs have alphas."""
+        return bool(self.alphas) and any(isinstance(item, Int8Matrix) for item in self.items.values())
+
     def floats(self, name: str) -> np.ndarray:
         """A tensor in float32."""
         item = self.items[name]
