@@ -46,6 +46,7 @@ COMMANDS = {
     "classify": Command("classify sentences", OURS, "attnzoo.commands.classify:main"),
     "view": Command("show the attention of any model on a text", OURS, "attnzoo.commands.view:main"),
     "align": Command("align the words of given pairs", OURS, "attnzoo.commands.align:main"),
+    "import": Command("read a translation model of Firefox", OURS, "attnzoo.commands.firefox:import_model"),
     "export": Command("export a model, so that it runs without torch", OURS, "attnzoo.commands.export:main"),
     "train": Command("train a model from a recipe", TRAINING, "attnzoo.training.train:main"),
     "tune": Command("search for a better recipe", TRAINING, "attnzoo.training.tune:main"),
@@ -132,7 +133,7 @@ def _exit_without_package(name: str, error: ModuleNotFoundError) -> NoReturn:
     """Name the package that a command lacks, and the extra that installs it."""
     if (error.name or "").partition(".")[0] == "attnzoo":
         raise error
-    extra = "export" if name == "export" else "train"
+    extra = {"export": "export", "import": "firefox"}.get(name, "train")
     needed = f"attnzoo {name} needs the package {error.name!r}, which is not installed"
     sys.exit(f"error: {needed}: {pip_install(extra)}")
 

@@ -68,6 +68,23 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
             super()._init_weights(module)
 
     @staticmethod
+    def _load_pretrained_model(model: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load the files as every model of the zoo does, and check the row that ``zero_start`` says is 0.
+
+        Raises:
+            ValueError: it is not.
+        """
+        loaded = SafetensorsModel._load_pretrained_model(model, *args, **kwargs)
+        for name, module in model.named_modules():
+            start = getattr(module, "padding_idx", None)  # of an embedding with such a row
+            if start is not None and not module.weight.is_meta and bool(module.weight[start].any()):
+                raise ValueError(
+                    f"{name} has an embedding of the start token {start} that is not 0, and the config says "
+                    "zero_start=True; are they the weights of another model? If not, set it to 0 and save them again"
+                )
+        return loaded
+
+    @staticmethod
     def create_masks_for_generate(attention_mask: Tensor | None, inputs_embeds: Tensor, **kwargs: Any) -> Tensor | None:
         """The mask (B, S) for ``generate()`` with a static cache. The stack makes its own mask and positions from it.
 

@@ -91,7 +91,18 @@ class SafetensorsModel(PreTrainedModel):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """Resize the embedding of the input and, in an encoder-decoder, that of the decoder."""
+        """Resize the embedding of the input and, in an encoder-decoder, that of the decoder.
+
+        Raises:
+            ValueError: a model with ``zero_start`` would lose its start token.
+        """
+        closed = getattr(self.config, "closed_token", None)
+        multiple = pad_to_multiple_of or 1
+        if closed is not None and new_num_tokens is not None and -(-new_num_tokens // multiple) * multiple <= closed:
+            raise ValueError(
+                f"new_num_tokens={new_num_tokens} is without the start token, decoder_start_token_id={closed}, which "
+                f"zero_start=True needs; keep at least {closed + 1} tokens"
+            )
         decoder = getattr(self.base_model, "decoder", None)
         if decoder is not None and decoder.embed_tokens is not self.get_input_embeddings():
             decoder.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)

@@ -259,6 +259,9 @@ def tiny_model(
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=std, generator=generator)
+        for module in model.modules():
+            if (start := getattr(module, "padding_idx", None)) is not None:  # the row that zero_start says is 0
+                module.weight[start] = 0
     return model.to(DEVICE, dtype).eval()
 
 

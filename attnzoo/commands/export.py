@@ -7,6 +7,8 @@ from typing import Any
 
 from ..export.certificate import figures
 from ..export.command import export_folder
+from ..export.graph import Weights
+from .firefox import export_for_firefox
 from .models import folder_of
 from .parsers import export_parser
 
@@ -17,8 +19,15 @@ def main(arguments: list[str]) -> None:
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
     source = folder_of(options.model, "export")
+    if options.format == "firefox":
+        export_for_firefox(source, options)
+        return
+    for name in ("sentences", "vocabulary"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name} is for --format firefox; leave it out")
     task = _test_examples(source, options.examples, options.set)
-    certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
+    weights: Weights = options.weights or "float32"
+    certificate = export_folder(source, options.folder, options.format, weights, task, options.check)
     for figure in figures(certificate):
         print(*figure, sep="\t")
 

@@ -159,6 +159,27 @@ def align_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def import_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo import``."""
+    description = (
+        "Read a translation model of Firefox, and write it as a folder for the Hub. "
+        "With --verify, Mozilla's engine and the model translate the same sentences, and the numbers that agree are "
+        "printed."
+    )
+    parser = command_parser("attnzoo import", description, "firefox models/enhu firefox-en-hu --verify sentences.txt")
+    parser.add_argument("form", choices=("firefox",), help="where the model comes from")
+    parser.add_argument("source", metavar="FOLDER", help="with the model and its .spm; or owner/name on the Hub")
+    parser.add_argument("folder", type=Path, metavar="OUT", help="not there yet, or empty")
+    parser.add_argument("--pair", metavar="EN-HU", help="the languages, where FOLDER has models of several pairs")
+    parser.add_argument("--subfolder", default="", help="of FOLDER, where it has several models of a pair")
+    parser.add_argument("--license", help="its id on the Hub (default: as the files say, or mpl-2.0)")
+    verify = "a file with a sentence of the source language on each line"
+    parser.add_argument("--verify", type=Path, metavar="SENTENCES", help=verify)
+    engine = "the python of an environment with the package fxtranslate (default: this one)"
+    parser.add_argument("--engine", default=None, metavar="PYTHON", help=engine)
+    return parser
+
+
 def export_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo export``."""
     description = "Export a model, so that it runs without torch, and compare the export with the model."
@@ -166,9 +187,14 @@ def export_parser() -> argparse.ArgumentParser:
     parser = command_parser("attnzoo export", description, example)
     parser.add_argument("model", help=MODEL_HELP)
     parser.add_argument("folder", type=Path, help="for the export; not there yet, or empty")
-    parser.add_argument("--format", choices=("onnx", "ctranslate2"), default="onnx", help="default: %(default)s")
+    formats = ("onnx", "ctranslate2", "firefox")
+    parser.add_argument("--format", "--to", choices=formats, default="onnx", help="default: %(default)s")
     precisions = ("float32", "float16", "int8")
-    parser.add_argument("--weights", choices=precisions, default="float32", help="default: %(default)s")
+    parser.add_argument("--weights", choices=precisions, help="default: float32; for Firefox int8")
+    sentences = "for Firefox: some hundred sentences to translate, one on each line, from which scales are recorded"
+    parser.add_argument("--sentences", type=Path, metavar="FILE", help=sentences)
+    vocabulary = "for Firefox: the tokenizer's .spm (default: vocab.spm in the model's folder)"
+    parser.add_argument("--vocabulary", type=Path, metavar="FILE", help=vocabulary)
     data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
     add_overrides(parser, data)
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")

@@ -11,11 +11,12 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ..json_files import read_mapping
 from ..loading import load_trained
+from ..new_folders import new_folder
 from ..registered_models import auto_classes
 from .certificate import certify, faults, write_card
 from .ctranslate2_folder import certify_translations, to_ctranslate2
 from .graph import Weights
-from .onnx_folder import new_folder, to_onnx
+from .onnx_folder import to_onnx
 from .pipeline_model import OnnxForPipelines
 from .run import DETAILS, OnnxModel, require_unchanged
 

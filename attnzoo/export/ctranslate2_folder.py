@@ -11,10 +11,11 @@ from torch import nn
 
 from ..decoding.token_search import search
 from ..loss import closing_bias
+from ..new_folders import new_folder
 from ..transformer_layers import MultiHeadAttention
 from .certificate import BEAMS
 from .graph import WEIGHTS, Weights, numbers
-from .onnx_folder import new_folder, refuse_changed_weights, refuse_copying, write_details
+from .onnx_folder import refuse_changed_weights, refuse_copying, write_details
 
 POSITIONS = 1024  # of a text, where the model itself has no limit
 ACTIVATIONS = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}

@@ -2,9 +2,7 @@
 
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from .. import json_files
 from ..generation_checks import check_generation
 from ..library_internals import forward_hooks
 from ..loading import require_finite
+from ..new_folders import new_folder
 from . import array_search, run
 from .generation_graphs import generation_graphs
 from .graph import WEIGHTS, Weights
@@ -98,26 +97,6 @@ def write_details(part: Path, details: dict[str, Any], card: str | None) -> None
     (part / run.DETAILS).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
     if card is not None:
         (part / "MODEL_CARD.md").write_text(card, encoding="utf-8")
-
-
-@contextmanager
-def new_folder(folder: str | Path) -> Iterator[Path]:
-    """A folder for an export, which is moved to its place, ``folder``, unless an error is raised before.
-
-    Raises:
-        FileExistsError: the path exists and is not an empty folder.
-    """
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is not empty; choose another folder, or remove what is in it")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as unfinished:
-        part = Path(unfinished) / "part"
-        part.mkdir()
-        yield part
-        if folder.exists():
-            folder.rmdir()
-        part.rename(folder)
 
 
 def check_exportable(model: Any, weights: str) -> None:

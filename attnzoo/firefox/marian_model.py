@@ -31,6 +31,11 @@ class MarianModel:
     options: str
     alphas: dict[str, float]
 
+    @property
+    def is_in_int8(self) -> bool:
+        """Whether products can be computed from its codes: matrices are in eight bits, and inputs have alphas."""
+        return bool(self.alphas) and any(isinstance(item, Int8Matrix) for item in self.items.values())
+
     def floats(self, name: str) -> np.ndarray:
         """A tensor in float32."""
         item = self.items[name]
@@ -74,8 +79,11 @@ def checked(model: MarianModel) -> MarianModel:
 
 
 def check_item(name: str, item: Item) -> None:
-    """Raise a ValueError for a tensor that is not a matrix of finite numbers."""
+    """Raise a ValueError for a tensor that is not a matrix of finite numbers in float32, or of codes in int8."""
     values = item.codes if isinstance(item, Int8Matrix) else item
+    kind = np.dtype(np.int8 if isinstance(item, Int8Matrix) else np.float32)
+    if values.dtype != kind:
+        raise ValueError(f"{shown(name)} is {values.dtype}; it must be {kind}")
     if values.ndim != 2 or not values.size:
         raise ValueError(f"{shown(name)} has the shape {values.shape}; a tensor has two dimensions of 1 or more")
     if isinstance(item, Int8Matrix):

@@ -1,5 +1,7 @@
 """Tiny models as Marian files hold them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from attnzoo.firefox.int8 import is_quantised
@@ -33,3 +35,15 @@ def random_int8_model(options: StudentOptions = SIZES, seed: int = 0) -> MarianM
     model = random_model(options, seed)
     names = [name for name in model.items if is_quantised(name) and name != "encoder_Wemb"]
     return model.in_int8({name: 20.0 + i for i, name in enumerate(names)})
+
+
+def varied_model(seed: int = 0) -> MarianModel:
+    """A model for the vocabularies of the tests that writes different texts, some words of each once.
+
+    With large biases, or one layer of the decoder, it repeats one word.
+    """
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_decoder_layers": 2}
+    model = random_model(replace(SIZES, **sizes, source_vocab_size=1000, target_vocab_size=1000), seed)
+    biases = [name for name, item in model.items.items() if len(item) == 1 and "ln_scale" not in name]
+    model.items.update({name: model.floats(name) * np.float32(0.1) for name in biases})
+    return model

@@ -213,3 +213,16 @@ def test_archives_that_numpy_would_read_into_memory_are_refused(tmp_path: Path) 
         read_marian(tmp_path / "huge.npz")
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("make", [random_model, random_int8_model])
+def test_numbers_of_another_type_are_not_written(make: Callable[..., MarianModel], tmp_path: Path) -> None:
+    model = make()
+    item = model.items["Wemb"]
+    if isinstance(item, Int8Matrix):
+        model.items["Wemb"], wrong = item._replace(codes=item.codes.astype(np.int16)), "int16; it must be int8"
+    else:
+        model.items["Wemb"], wrong = item.astype(np.float64), "float64; it must be float32"
+    with pytest.raises(ValueError, match=f"'Wemb' is {wrong}"):
+        write_bin(tmp_path / "model.bin", model)
+    assert not [*tmp_path.iterdir()]

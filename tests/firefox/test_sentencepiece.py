@@ -53,7 +53,12 @@ def test_ids_and_texts_are_those_of_sentencepiece(name: str) -> None:
     assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == expected.id_to_piece([*range(len(expected))])
     some = texts(2000)
     ids = expected.encode(some)
-    assert different(some, [row[:-1] for row in tokenizer(some)["input_ids"]], ids) == []
+    found = [row[:-1] for row in tokenizer(some)["input_ids"]]
+    differing = different(some, found, ids)
+    for _, one, two in differing:  # two ways with equal scores, of which SentencePiece may take the other
+        assert sum(map(expected.get_score, one)) == pytest.approx(sum(map(expected.get_score, two)), abs=1e-4)
+        assert expected.decode(one) == expected.decode(two)
+    assert len(differing) < 0.005 * len(some)
     assert {row[-1] for row in tokenizer(some)["input_ids"]} == {0}
     assert different(some, tokenizer.batch_decode(ids), expected.decode(ids)) == []
 

@@ -1,6 +1,7 @@
 """The decoder with SSRUs, and the other parts of Marian's models that Firefox translates with."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,13 +26,8 @@ SOURCE, TARGET = words(3, 5), words(3, 6, seed=1)
 
 
 def marian_model(**overrides: Any) -> Any:
-    """Two layers on either side, and the row of the start token at 0."""
-    model = tiny_model(MARIAN, num_decoder_layers=2, **overrides)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "embed_tokens" in name:
-                parameter[BOS] = 0
-    return model
+    """Two layers on either side."""
+    return tiny_model(MARIAN, num_decoder_layers=2, **overrides)
 
 
 def started(target: Tensor = TARGET) -> Tensor:
@@ -200,6 +196,26 @@ def test_the_start_token_is_never_generated() -> None:
         for beams in (1, 3):
             generated = model.generate(**batch, num_beams=beams, max_new_tokens=5)[:, 1:]
             assert bool((generated == BOS).any()) != zero_start
+
+
+def test_weights_with_a_start_row_are_refused(tmp_path: Path) -> None:
+    model = marian_model()
+    model.save_pretrained(tmp_path)
+    type(model).from_pretrained(tmp_path)
+    with torch.no_grad():
+        model.lm_head.weight[BOS, 2] = 1
+    model.save_pretrained(tmp_path)
+    with refused(ValueError, f"embedding of the start token {BOS} that is not 0", "zero_start=True"):
+        type(model).from_pretrained(tmp_path)
+
+
+def test_resizing_keeps_the_start_token() -> None:
+    model = marian_model()
+    for size, multiple in ((BOS, None), (1, BOS)):
+        with refused(ValueError, f"new_num_tokens={size} is without the start token", f"at least {BOS + 1} tokens"):
+            model.resize_token_embeddings(size, multiple)
+    model.resize_token_embeddings(BOS, BOS + 1)
+    assert len(model.lm_head.weight) == BOS + 1
 
 
 def test_the_start_token_as_a_label() -> None:

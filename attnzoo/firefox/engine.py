@@ -1,0 +1,64 @@
+"""Mozilla's own engine, ``fxtranslate`` from the package index, to compare a model with: in a Python of its own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+LONGEST = 256  # tokens that the engine generates at most
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from fxtranslate import Translator
+
+model, vocabulary, sentences = json.load(sys.stdin)
+pieces = Path(vocabulary).read_bytes()
+translator = Translator(Path(model).read_bytes(), pieces, pieces)
+json.dump([translator.backend(), [translator.translate(sentence) for sentence in sentences]], sys.stdout)
+"""
+
+
+class Translations(NamedTuple):
+    """What the engine wrote, and with which products in eight bits: "avx2" adds in 16 bits, which may saturate."""
+
+    backend: str
+    texts: list[str]
+
+
+def longest_output(source_tokens: int) -> int:
+    """The number of tokens after which the engine ends the translation of a source, whose end token counts."""
+    return min(2 * source_tokens + 4, LONGEST)
+
+
+def by_engine(
+    model: Path, vocabulary: Path, sentences: Sequence[str], python: str | Path = sys.executable
+) -> Translations:
+    """Translate sentences by greedy search, with a ``.bin`` file and its ``.spm``.
+
+    Args:
+        model: the ``.bin`` file
+        vocabulary: the ``.spm`` file
+        sentences: each is one sentence
+        python: of the environment that has ``fxtranslate``
+
+    Raises:
+        ValueError: there is no engine, or it refuses the files.
+    """
+    asked = json.dumps([str(model), str(vocabulary), [*sentences]])
+    command = [str(python), "-c", PROGRAM]
+    try:
+        done = subprocess.run(command, input=asked, capture_output=True, encoding="utf-8", check=False)
+    except OSError as error:
+        raise ValueError(f"{python} cannot be run: {error}") from error
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2]
+        remedy = f"; install it with {python} -m pip install fxtranslate" if "No module named" in reason else ""
+        raise ValueError(f"Mozilla's engine does not translate with {model}: {reason}{remedy}")
+    return Translations(*json.loads(done.stdout))
+
+
+def engine_text(pieces: Sequence[str], unknown: str) -> str:
+    """The text that the engine makes of pieces: bytes stay as they are named, and unknown pieces are left out."""
+    return "".join(piece for piece in pieces if piece != unknown).replace("▁", " ").strip(" ")

@@ -1,0 +1,173 @@
+"""Firefox's models as folders for the Hub, and models of ours as files for Firefox."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub import ModelCard
+from transformers import PreTrainedTokenizerFast
+
+from ..loading import load_trained
+from ..messages import shown
+from ..modeling_small_transformer import SmallTransformerForConditionalGeneration
+from ..new_folders import new_folder
+from .browser_arithmetic import recorded_alphas
+from .comparing import EXACT, FLOAT, SATURATING, agreement, translations
+from .marian_files import write_bin
+from .parameters import to_marian
+from .sentencepiece_file import read_sentencepiece
+from .students import METADATA, Student, StudentFiles, checksum, read_student, student_tokenizer
+
+PIECES = "vocab.spm"  # in a folder for the Hub, and in one for Firefox
+LICENCE = {"license": "mpl-2.0"}  # of Mozilla's models, where the files say nothing else
+LICENCE_KEYS = ("license", "license_name", "license_link")
+CARD = """---
+{header}
+---
+
+# {name}
+
+A translation model of Firefox, read from `{model}` by `attnzoo import firefox`. It is a Transformer encoder with a
+recurrent decoder (SSRU; Kim et al., 2019) of {parameters:,} parameters.
+
+```python
+from transformers import AutoTokenizer
+
+import attnzoo  # registers the model with Transformers
+from attnzoo import SmallTransformerForConditionalGeneration
+
+model = SmallTransformerForConditionalGeneration.from_pretrained("{name}")
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+batch = tokenizer(["A sentence."], return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+
+{weights} Firefox computes in eight bits, so some of its outputs differ. A sentence has at most about 128 pieces; split
+longer texts.
+
+| source file | bytes | sha256 |
+|---|---|---|
+{files}
+"""
+
+
+def import_folder(
+    files: StudentFiles, student: Student, folder: str | Path, languages: Sequence[str] = (), licence: str | None = None
+) -> None:
+    """Write a model of Firefox as a complete folder for the Hub: model, tokenizer, vocabulary, card and licence.
+
+    Args:
+        files: of the model
+        student: what they hold
+        folder: a new one, or an empty one
+        languages: of source and target; empty for those in the metadata
+        licence: its id on the Hub; None for what the files say, or else MPL-2.0
+
+    Raises:
+        FileExistsError: the folder is not empty.
+        ValueError: a card beside the model cannot be read.
+    """
+    beside = files.model.parent
+    stated = [files.metadata.get(f"{side}Language") for side in ("source", "target")]
+    spoken = [*languages] or [language for language in stated if isinstance(language, str)]
+    header: dict[str, Any] = {"language": spoken} if spoken else {}
+    header |= {"license": licence} if licence else licence_of(beside)
+    header |= {"library_name": "transformers", "pipeline_tag": "translation"}
+    header["tags"] = ["attnzoo", "firefox", "marian", "translation"]
+    weights = "in eight bits, which became float32" if student.marian.alphas else "in float32"
+    rows = [(path.name, path.stat().st_size, checksum(path)) for path in (files.model, files.vocabulary)]
+    with new_folder(folder) as part:
+        student.model.save_pretrained(part)
+        student.tokenizer.save_pretrained(part)
+        shutil.copyfile(files.vocabulary, part / PIECES)
+        if (beside / "LICENSE").is_file():
+            shutil.copyfile(beside / "LICENSE", part / "LICENSE")
+        card = CARD.format(
+            header=yaml.safe_dump(header, sort_keys=False).strip(),
+            name=Path(folder).name,
+            model=files.model.name,
+            parameters=student.model.num_parameters(),
+            weights=f"The weights were {weights}.",
+            files="\n".join(f"| `{name}` | {size:,} | `{digest}` |" for name, size, digest in rows),
+        )
+        (part / "README.md").write_text(card, encoding="utf-8")
+
+
+def licence_of(folder: Path) -> dict[str, str]:
+    """The licence that the files of a folder state, as the header of a card has it; else MPL-2.0.
+
+    Raises:
+        ValueError: the card cannot be read.
+    """
+    card, text = folder / "README.md", folder / "LICENSE"
+    if card.is_file():
+        try:
+            header = ModelCard.load(card).data.to_dict()
+        except Exception as error:  # those of the YAML parser have no base class in common with others
+            raise ValueError(f"the header of {card} cannot be read: {error}") from error
+        if found := {key: str(header[key]) for key in LICENCE_KEYS if header.get(key)}:
+            return found
+    if text.is_file() and "Mozilla Public License" not in text.read_text(encoding="utf-8", errors="replace")[:1000]:
+        return {"license": "other", "license_name": "see-license", "license_link": "LICENSE"}
+    return LICENCE
+
+
+def export_to_firefox(
+    source: str | Path,
+    folder: str | Path,
+    sentences: Sequence[str],
+    vocabulary: Path | None = None,
+    weights: str = "int8",
+) -> list[tuple[str, str]]:
+    """Write a model of ours as the files that Firefox's engine reads: the model, its vocabulary and their checksum.
+
+    Args:
+        source: the folder or Hub id of the model, with its tokenizer
+        folder: a new one, or an empty one
+        sentences: in the language of the source; alphas are recorded while they are translated
+        vocabulary: the ``.spm`` that the tokenizer was made of; None for ``vocab.spm`` in the folder
+        weights: "int8", or "float32", which the engine reads, too
+
+    Returns:
+        how many of the sentences the written model translates as the one in float32 does, in each arithmetic
+
+    Raises:
+        ValueError: Firefox has no such model, the vocabulary is not that of the tokenizer, or there are no sentences.
+        FileExistsError: the folder is not empty.
+        FileNotFoundError: there is no vocabulary.
+    """
+    if weights not in ("int8", "float32"):
+        raise ValueError(f"weights for Firefox are 'int8' or 'float32', got {weights!r}")
+    if not sentences:
+        raise ValueError(
+            "give at least one sentence, better some hundred: alphas are recorded while they are translated"
+        )
+    model = load_trained(SmallTransformerForConditionalGeneration, source)
+    path = Path(source) / PIECES if vocabulary is None else vocabulary
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no vocabulary {path}; give the .spm that the tokenizer was made of")
+    pieces = read_sentencepiece(path)
+    tokenizer = student_tokenizer(pieces)
+    own = PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
+    if own.get_vocab() != tokenizer.get_vocab():
+        raise ValueError(f"the tokens of {path} are not those of the tokenizer in {source}")
+    rows = tokenizer([*sentences])["input_ids"]
+    if differing := [text for text, row in zip(sentences, rows, strict=True) if own(text)["input_ids"] != row]:
+        raise ValueError(f"{path} reads {shown(differing[0])} as other tokens than the tokenizer in {source}")
+    in_float = to_marian(model)
+    marian = in_float if weights == "float32" else in_float.in_int8(recorded_alphas(model, rows))
+    name = "model.intgemm.alphas.bin" if weights == "int8" else "model.bin"
+    with new_folder(folder) as part:
+        write_bin(part / name, marian)
+        shutil.copyfile(path, part / PIECES)
+        metadata = {"byteSize": (part / name).stat().st_size, "hash": checksum(part / name)}
+        (part / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+        written = read_student(StudentFiles(part / name, part / PIECES, metadata))
+        before = translations(Student(in_float, pieces, model, tokenizer), sentences)[FLOAT]
+        found = translations(written, sentences)
+    return [
+        (f"model and {name}", agreement(before, found[name])) for name in (FLOAT, SATURATING, EXACT) if name in found
+    ]
