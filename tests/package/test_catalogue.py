@@ -66,7 +66,7 @@ def test_a_question_that_no_model_answers_is_an_error(asked: dict[str, str], mes
     [
         ("bahdanau2014", r"AttentionalRNNConfig\.from_paper\('bahdanau2014'\), and the nearest trained model is bah"),
         ("lin2017-snli", r"SelfAttentiveConfig\.from_paper\('lin2017-snli'\), .* is self-attentive-sst2"),
-        ("see2017-coverage", "the nearest trained model is attentional-rnn-debian-summaries"),
+        ("see2017-coverage", "the nearest trained model is see2017-coverage-debian"),
         ("devlin2019", "after this paper there are small-transformer-sotu-masked"),
         ("self-attentive-sst", "did you mean self-attentive-sst2"),
         ("gpt2", "choose one of "),
