@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerate.state import AcceleratorState
-
 from attnzoo.commands.parsers import command_parser
 from attnzoo.json_files import read_mapping
 
@@ -66,7 +64,6 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
     if missing := sorted({f"- {what}" for recipe in tasks.values() for what in missing_data(recipe)}):
         raise FileNotFoundError("\n".join(["data is missing, and nothing was trained:", *missing]))
     for folder, recipe in recipes.items():
-        AcceleratorState._reset_state()  # Accelerate has one precision for a process, and the recipes have several
         train_once(recipe, make_task(recipe), runs / folder.name)
     for folder in folders:  # after all trainings: a release changes the working tree, and run.json names its state
         run = runs / folder.name

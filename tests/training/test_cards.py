@@ -32,7 +32,7 @@ from tests.package.snippets import run_alone
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
 G2P, MULTI30K, SST2 = "attentional-rnn-g2p-cmudict", "attentional-rnn-multi30k-en-de", "self-attentive-sst2"
-LICENSES = {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0"}
+LICENSES = {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-2.0", "cc-by-4.0", "cc-by-sa-4.0"}
 LICENSES |= {"other"}
 PIPELINE_TAGS = {"text-classification", "token-classification", "zero-shot-classification", "feature-extraction"}
 PIPELINE_TAGS |= {"text-generation", "fill-mask", "sentence-similarity", "text-ranking"}

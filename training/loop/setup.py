@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator, DistributedType, PartialState
+from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, send_to_device, set_seed, str_to_bool
 from datasets import IterableDataset
@@ -171,6 +172,7 @@ def _accelerator(settings: Training, output: Path) -> Accelerator:
             "--nproc_per_node 2 -m attnzoo.training.train ..."
         )
     precision = _mixed_precision(settings.precision, PartialState(cpu=is_on_cpu, timeout=PREPARING).device.type)
+    AcceleratorState._reset_state()  # Accelerate has one precision for a process, which may train several recipes
     accelerator = Accelerator(mixed_precision=precision, log_with=settings.tracker, project_dir=output)
     if int(os.environ.get("WORLD_SIZE", 1)) > accelerator.num_processes:
         raise ValueError(
