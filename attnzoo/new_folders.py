@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
-    """A folder for an export, which is moved to its place, ``folder``, unless an error is raised before.
+    """A new folder to write to. It is moved to its place, ``folder``, unless an error is raised before.
 
     Raises:
         FileExistsError: the path exists and is not an empty folder.
@@ -17,7 +17,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} is not empty; choose another folder, or remove what is in it")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as unfinished:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unfinished-") as unfinished:
         part = Path(unfinished) / "part"
         part.mkdir()
         yield part

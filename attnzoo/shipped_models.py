@@ -8,7 +8,6 @@ from .installing import pip_install
 
 PRONUNCIATION = "attentional-rnn-g2p-cmudict"
 KOKORO = "attentional-rnn-g2p-kokoro"
-MULTILINGUAL = "attentional-rnn-g2p-multilingual"
 SUMMARIES = "attentional-rnn-debian-summaries"
 TRANSLATION = "small-transformer-multi30k-en-de"
 SENTIMENT = "self-attentive-sst2"

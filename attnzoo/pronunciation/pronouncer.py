@@ -16,7 +16,7 @@ from ..alignment import AlignedPair
 from ..messages import shown, shown_each
 from ..model_inputs import require_flag
 from ..phone_sets import Phones
-from ..shipped_models import KOKORO, MULTILINGUAL, PRONUNCIATION, named_folder
+from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from .british import british_entries
 from .capitals import WITHOUT_VOWELS, reading, term
 from .compounds import parts_of_compound
@@ -119,8 +119,8 @@ class Pronouncer:
         ValueError: no model has this accent and these phones; ``model`` is not a pronunciation model, or has another
             accent or none, other phones, or phones that no dictionary has; it has several languages and ``language`` is
             none of them, or it has not and ``language`` is one; ``accent`` or other phones than IPA are given with
-            ``language``; the lexicon has an unknown phone; ``tagger`` is not callable; or torch does not have the
-            device.
+            ``language``, or no ``model``; the lexicon has an unknown phone; ``tagger`` is not callable; or torch does
+            not have the device.
         TypeError: ``dictionary`` is not True, False or None.
         FileNotFoundError: the model or the lexicon does not exist.
     """
@@ -141,6 +141,11 @@ class Pronouncer:
             raise ValueError(
                 f"accent and phones are for English, got accent={accent!r}, phones={phones!r} with language="
                 f"{language!r}, whose phones are IPA; leave them out"
+            )
+        if language is not None and model is None:
+            raise ValueError(
+                f"language={language!r} needs model: the folder of a model of several languages, such as one that "
+                "the recipe g2p_multilingual trains"
             )
         chosen, accent = accent, "en-us" if accent is None else accent
         if phones is None:
@@ -163,9 +168,8 @@ class Pronouncer:
         if model is not None and (not isinstance(model, str | Path) or not str(model)):
             raise ValueError(f"model must be a folder, a name or None, got {model!r}")
         self.accent, self.phones, self.lexicon = accent, phones, user_lexicon(lexicon, phones)
-        is_own = model is None and language is None  # one of MODELS
-        shipped = MODELS.get((accent, base)) if language is None else MULTILINGUAL
-        folder = named_folder(str(model or shipped))
+        is_own = model is None  # one of MODELS
+        folder = named_folder(str(model or MODELS[accent, base]))
         if not Path(folder).exists() and "/" not in folder:
             raise FileNotFoundError(f"model={folder!r} is neither a folder nor the name of a model of attnzoo")
         self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], is_own, engine, device, language)

@@ -161,6 +161,8 @@ def test_an_exported_model_and_the_command_read_languages(
 def test_a_language_needs_a_model_of_several_and_no_accent(folder: Path) -> None:
     with refused(ValueError, "is a model of several languages", "language: bo, hbs, hu, ko, pt"):
         Pronouncer(model=folder)
+    with refused(ValueError, "language='hu' needs model", "g2p_multilingual"):
+        Pronouncer(language="hu")
     with refused(ValueError, "is not a model of several languages, got language='it'"):
         Pronouncer(language="it", model="attentional-rnn-g2p-it")
     for options in ({"accent": "en-us"}, {"phones": "arpabet"}):

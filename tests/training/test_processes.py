@@ -385,6 +385,13 @@ def test_auto_takes_the_precision_that_the_processor_multiplies_in(
     assert _mixed_precision(precision, device) == expected
 
 
+def test_one_process_trains_in_several_precisions(dictionary: Path, tmp_path: Path) -> None:
+    for precision in ("fp32", "bf16"):
+        more = "training.max_steps=1", f"training.precision={precision}"
+        run = train_recipe("demo", tmp_path / precision, sets(dictionary, 1, *more))
+        assert json.loads((run / "run.json").read_text())["precision"] == precision
+
+
 def test_a_training_on_a_cpu_never_asks_cuda(dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(**options: bool) -> bool:
         raise AssertionError("CUDA was asked")
