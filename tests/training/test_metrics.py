@@ -101,6 +101,12 @@ def test_an_interval_has_the_width_of_the_binomial(metric: Any, wrong: Any, righ
     )
 
 
+def test_chrf_of_a_model_that_is_almost_always_wrong_has_an_interval() -> None:
+    """Some samples of the bootstrap have no letter in common with their references."""
+    figures = ChrF().compute(predictions=["qq", "qq", "ab"], references=["xy", "xy", "ax"])
+    assert figures["chrf_low"] == 0 < figures["chrf"] < figures["chrf_high"]
+
+
 @pytest.mark.parametrize("metric", [BLEU(), ChrF()], ids=lambda metric: metric.key)
 def test_the_interval_of_bleu_and_chrf_is_around_it(metric: Any) -> None:
     predictions = [text if row % 3 else text[:-1] + "x" for row, text in enumerate(TEXTS * 30)]

@@ -288,13 +288,20 @@ class BLEU(_TranslationMetric):
     sacrebleu_class = sacrebleu.metrics.BLEU
 
 
+class _FloatCHRF(sacrebleu.metrics.CHRF):
+    """chrF as a float: sacreBLEU has no mean of a sample's float32 and the 0.0 of one without a common letter."""
+
+    def _compute_f_score(self, statistics: list[int]) -> float:
+        return float(super()._compute_f_score(statistics))
+
+
 class ChrF(_TranslationMetric):
     """chrF of the whole corpus, 0 to 100 (Popovic, 2015): the F-score of n-grams of characters without white space, n
     up to 6, with twice the weight on recall.
     """
 
     key = "chrf"
-    sacrebleu_class = sacrebleu.metrics.CHRF
+    sacrebleu_class = _FloatCHRF
 
 
 class ROUGE(_Metric):
