@@ -22,9 +22,8 @@ def main(arguments: list[str]) -> None:
     if options.format == "firefox":
         export_for_firefox(source, options)
         return
-    for name in ("sentences", "vocabulary"):
-        if getattr(options, name) is not None:
-            raise ValueError(f"--{name} is for --format firefox; leave it out")
+    if options.sentences is not None:
+        raise ValueError("--sentences is for --format firefox; leave it out")
     task = _test_examples(source, options.examples, options.set)
     weights: Weights = options.weights or "float32"
     certificate = export_folder(source, options.folder, options.format, weights, task, options.check)

@@ -34,7 +34,7 @@ def export_for_firefox(source: str, options: argparse.Namespace) -> None:
         raise ValueError("--sentences is missing: give some hundred sentences in the source language, one on each line")
     sentences = sentences_of(options.sentences)
     weights = options.weights or "int8"
-    for row in export_to_firefox(source, options.folder, sentences, options.vocabulary, weights):
+    for row in export_to_firefox(source, options.folder, sentences, weights):
         print(*row, sep="\t")
 
 

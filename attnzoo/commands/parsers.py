@@ -193,8 +193,6 @@ def export_parser() -> argparse.ArgumentParser:
     parser.add_argument("--weights", choices=precisions, help="default: float32; for Firefox int8")
     sentences = "for Firefox: some hundred sentences to translate, one on each line, from which scales are recorded"
     parser.add_argument("--sentences", type=Path, metavar="FILE", help=sentences)
-    vocabulary = "for Firefox: the tokenizer's .spm (default: vocab.spm in the model's folder)"
-    parser.add_argument("--vocabulary", type=Path, metavar="FILE", help=vocabulary)
     data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
     add_overrides(parser, data)
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")

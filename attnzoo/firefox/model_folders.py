@@ -11,17 +11,17 @@ from huggingface_hub import ModelCard
 from transformers import PreTrainedTokenizerFast
 
 from ..loading import load_trained
-from ..messages import shown
 from ..modeling_small_transformer import SmallTransformerForConditionalGeneration
 from ..new_folders import new_folder
 from .browser_arithmetic import recorded_alphas
 from .comparing import EXACT, FLOAT, SATURATING, agreement, translations
 from .marian_files import write_bin
 from .parameters import to_marian
-from .sentencepiece_file import read_sentencepiece
-from .students import METADATA, Student, StudentFiles, checksum, read_student, student_tokenizer
+from .sentencepiece_file import write_sentencepiece
+from .sentencepiece_tokenizer import from_tokenizer
+from .students import METADATA, Student, StudentFiles, checksum, naming, read_student
 
-PIECES = "vocab.spm"  # in a folder for the Hub, and in one for Firefox
+PIECES = "vocab.spm"  # in a folder for Firefox
 LICENCE = {"license": "mpl-2.0"}  # of Mozilla's models, where the files say nothing else
 LICENCE_KEYS = ("license", "license_name", "license_link")
 CARD = """---
@@ -57,7 +57,7 @@ longer texts.
 def import_folder(
     files: StudentFiles, student: Student, folder: str | Path, languages: Sequence[str] = (), licence: str | None = None
 ) -> None:
-    """Write a model of Firefox as a complete folder for the Hub: model, tokenizer, vocabulary, card and licence.
+    """Write a model of Firefox as a complete folder for the Hub: model, tokenizer, card and licence.
 
     Args:
         files: of the model
@@ -82,7 +82,6 @@ def import_folder(
     with new_folder(folder) as part:
         student.model.save_pretrained(part)
         student.tokenizer.save_pretrained(part)
-        shutil.copyfile(files.vocabulary, part / PIECES)
         if (beside / "LICENSE").is_file():
             shutil.copyfile(beside / "LICENSE", part / "LICENSE")
         card = CARD.format(
@@ -119,7 +118,6 @@ def export_to_firefox(
     source: str | Path,
     folder: str | Path,
     sentences: Sequence[str],
-    vocabulary: Path | None = None,
     weights: str = "int8",
 ) -> list[tuple[str, str]]:
     """Write a model of ours as the files that Firefox's engine reads: the model, its vocabulary and their checksum.
@@ -128,16 +126,14 @@ def export_to_firefox(
         source: the folder or Hub id of the model, with its tokenizer
         folder: a new one, or an empty one
         sentences: in the language of the source; alphas are recorded while they are translated
-        vocabulary: the ``.spm`` that the tokenizer was made of; None for ``vocab.spm`` in the folder
         weights: "int8", or "float32", which the engine reads, too
 
     Returns:
         how many of the sentences the written model translates as the one in float32 does, in each arithmetic
 
     Raises:
-        ValueError: Firefox has no such model, the vocabulary is not that of the tokenizer, or there are no sentences.
+        ValueError: Firefox has no such model or no such tokenizer, or there are no sentences.
         FileExistsError: the folder is not empty.
-        FileNotFoundError: there is no vocabulary.
     """
     if weights not in ("int8", "float32"):
         raise ValueError(f"weights for Firefox are 'int8' or 'float32', got {weights!r}")
@@ -146,23 +142,16 @@ def export_to_firefox(
             "give at least one sentence, better some hundred: alphas are recorded while they are translated"
         )
     model = load_trained(SmallTransformerForConditionalGeneration, source)
-    path = Path(source) / PIECES if vocabulary is None else vocabulary
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no vocabulary {path}; give the .spm that the tokenizer was made of")
-    pieces = read_sentencepiece(path)
-    tokenizer = student_tokenizer(pieces)
-    own = PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
-    if own.get_vocab() != tokenizer.get_vocab():
-        raise ValueError(f"the tokens of {path} are not those of the tokenizer in {source}")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
+    with naming(Path(source) / "tokenizer.json"):
+        pieces = from_tokenizer(tokenizer)
     rows = tokenizer([*sentences])["input_ids"]
-    if differing := [text for text, row in zip(sentences, rows, strict=True) if own(text)["input_ids"] != row]:
-        raise ValueError(f"{path} reads {shown(differing[0])} as other tokens than the tokenizer in {source}")
     in_float = to_marian(model)
     marian = in_float if weights == "float32" else in_float.in_int8(recorded_alphas(model, rows))
     name = "model.intgemm.alphas.bin" if weights == "int8" else "model.bin"
     with new_folder(folder) as part:
         write_bin(part / name, marian)
-        shutil.copyfile(path, part / PIECES)
+        write_sentencepiece(part / PIECES, pieces)
         metadata = {"byteSize": (part / name).stat().st_size, "hash": checksum(part / name)}
         (part / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
         written = read_student(StudentFiles(part / name, part / PIECES, metadata))

@@ -1,11 +1,13 @@
 """A vocabulary of SentencePiece as a fast tokenizer of Transformers, which needs no SentencePiece."""
 
+import base64
 import functools
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
 
+import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -17,6 +19,7 @@ COMPOSED = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")  # the tables after wh
 # Precompiled looks up a base letter together with its marks, and may lose the marks. It does not where a code point
 # stands between them that ends a letter. This one is in no text, since Unicode has not assigned it.
 BREAK = "\ufff8"
+LEADING = r"\A +"  # spaces at the start of a text
 MARKS = r"(?!\A)(?=[\n\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}])"  # what belongs to the letter before it
 
 
@@ -63,6 +66,45 @@ def to_tokenizer(file: SentencePieceFile) -> PreTrainedTokenizerFast:
     )
 
 
+def from_tokenizer(tokenizer: PreTrainedTokenizerFast) -> SentencePieceFile:
+    """The vocabulary of a tokenizer that :func:`to_tokenizer` made, perhaps with tokens added behind its pieces.
+
+    Pieces that are not normal have the score 0, since nothing reads it, and the normaliser's table has the name of the
+    usual one.
+
+    Raises:
+        ValueError: the tokenizer is another one, or was changed.
+    """
+    parts = json.loads(tokenizer.backend_tokenizer.to_str())
+    model, steps = parts["model"], (parts["normalizer"] or {}).get("normalizers", [])
+    if model["type"] != "Unigram":
+        raise ValueError(f"the tokenizer is {model['type']}; only Unigram, with pieces of SentencePiece, is supported")
+    control = {token["content"] for token in parts["added_tokens"] if token["special"]}
+    kinds = {f"<0x{byte:02X}>": Kind.BYTE for byte in range(256)} if model["byte_fallback"] else {}
+    kinds |= dict.fromkeys(control, Kind.CONTROL) | {model["vocab"][model["unk_id"]][0]: Kind.UNKNOWN}
+    pieces = []
+    for text, score in model["vocab"]:
+        kind = kinds.get(text, Kind.USER_DEFINED if score == USER_DEFINED_SCORE else Kind.NORMAL)
+        pieces.append(Piece(text, score if kind == Kind.NORMAL else 0.0, kind))
+    tables = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+    file = checked(
+        SentencePieceFile(
+            pieces,
+            base64.b64decode(tables[0]) if tables else b"",
+            COMPOSED[0] if tables else "identity",
+            add_dummy_prefix=any(step["type"] == "Prepend" for step in steps),
+            remove_extra_whitespaces=any(step.get("pattern") == {"Regex": LEADING} for step in steps),
+            byte_fallback=model["byte_fallback"],
+            eos=tokenizer.eos_token,
+        )
+    )
+    made = json.loads(to_tokenizer(file).backend_tokenizer.to_str())
+    for part in ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder"):
+        if made[part] != parts[part]:
+            raise ValueError(f"the tokenizer's {part} is not that of a vocabulary of SentencePiece")
+    return file
+
+
 def normalizer(file: SentencePieceFile) -> normalizers.Normalizer:
     """What SentencePiece does to a text before it takes it apart."""
     steps: list[normalizers.Normalizer] = []
@@ -74,7 +116,7 @@ def normalizer(file: SentencePieceFile) -> normalizers.Normalizer:
         steps += [normalizers.Replace(Regex(MARKS), BREAK), normalizers.Precompiled(file.charsmap)]
         steps += [normalizers.Replace(BREAK, ""), normalizers.NFC()]
     if file.remove_extra_whitespaces:
-        steps += [normalizers.Replace(Regex(r"\A +"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+        steps += [normalizers.Replace(Regex(LEADING), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     for text, _, kind in file.pieces:
         if kind == Kind.USER_DEFINED and (SPACE in text or normalizers.Sequence(steps).normalize_str(text) != text):
             raise ValueError(f"the user-defined piece {shown(text)} is changed by normalising, which is not supported")
@@ -158,5 +200,6 @@ def learn_vocabulary(texts: Iterable[str], size: int) -> SentencePieceFile:
         learned.train_from_iterator(texts, trainer)
     except Exception as error:  # tokenizers raises no other class
         raise ValueError(f"no vocabulary of {size} pieces can be learned from the texts: {error}") from error
-    pieces = [Piece(text, score, Kind.NORMAL) for text, score in json.loads(learned.to_str())["model"]["vocab"]]
+    found = json.loads(learned.to_str())["model"]["vocab"]
+    pieces = [Piece(text, float(np.float32(score)), Kind.NORMAL) for text, score in found]  # as the file has them
     return checked(SentencePieceFile([*reserved, *pieces], byte_fallback=True))

@@ -14,10 +14,11 @@ from attnzoo import firefox
 from attnzoo.cli import main
 from attnzoo.firefox.marian_files import read_marian, write_bin
 from attnzoo.hub.folder_contents import contents
+from attnzoo.shipped_models import named_folder
 from tests.firefox.engines import engine_python
 from tests.firefox.models import varied_model
 from tests.firefox.test_students import MODEL, VOCABULARY, outputs, sha256, write_student
-from tests.firefox.vocabularies import lines, vocabulary
+from tests.firefox.vocabularies import lines
 
 SENTENCES = [line for line in lines() if 20 < len(line) < 60][::80]
 
@@ -36,7 +37,7 @@ def test_a_model_of_firefox_becomes_a_folder_for_the_hub(folder: Path, tmp_path:
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "language:\n- en\n- hu\nlicense: mpl-2.0\n" in card
     assert all(sha256(folder / name) in card for name in (MODEL, VOCABULARY))
-    assert {"model.safetensors", "tokenizer.json", "vocab.spm", "README.md"} <= {*contents(out).sent}
+    assert {"model.safetensors", "tokenizer.json", "README.md"} <= {*contents(out).sent}
     with pytest.raises(SystemExit, match="is not empty"):
         main(["import", "firefox", str(folder), str(out)])
     with pytest.raises(SystemExit, match=r"no \.bin or \.npz of a model for de-en"):
@@ -71,18 +72,17 @@ def test_a_tuned_model_goes_back_to_firefox(folder: Path, tmp_path: Path, capsys
     tokenizer.save_pretrained(tmp_path / "tuned")
     export = ["export", "--to", "firefox", str(tmp_path / "tuned"), str(tmp_path / "out")]
     export += ["--sentences", str(tmp_path / "sentences.txt")]
-    with pytest.raises(SystemExit, match="there is no vocabulary"):
-        main(export)
     capsys.readouterr()
-    main([*export, "--vocabulary", str(folder / VOCABULARY), "--weights", "float32"])
+    main([*export, "--weights", "float32"])
     count = len(SENTENCES)
     assert capsys.readouterr().out == f"model and float32\t{count} of {count}\n"
     written = read_marian(tmp_path / "out" / "model.bin")
     assert np.abs(written.floats("decoder_l1_rnn_W") - before).max() > 1e-3
-    again, _ = firefox.load(tmp_path / "out")
+    again, other = firefox.load(tmp_path / "out")
+    assert other(SENTENCES)["input_ids"] == tokenizer(SENTENCES)["input_ids"]
     assert all(torch.equal(one, two) for one, two in zip(again.parameters(), model.parameters(), strict=True))
     shutil.rmtree(tmp_path / "out")
-    main([*export, "--vocabulary", str(folder / VOCABULARY)])
+    main(export)
     rows_printed = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert {*rows_printed} == {
         f"model and {name}" for name in ("float32", "int8 in saturating sums", "int8 in exact sums")
@@ -104,9 +104,9 @@ def test_what_firefox_cannot_have_is_refused(folder: Path, tmp_path: Path) -> No
         main([*export, "--check"])
     with pytest.raises(SystemExit, match="--sentences is for --format firefox"):
         main([*export, "--format", "onnx"])
-    (tmp_path / "other.spm").write_bytes(vocabulary("identity"))
-    with pytest.raises(SystemExit, match=r"the tokens of .*other\.spm are not those of the tokenizer"):
-        main([*export, "--vocabulary", str(tmp_path / "other.spm")])
+    AutoTokenizer.from_pretrained(named_folder("cho2014-tatoeba-en-de")).save_pretrained(tmp_path / "model")
+    with pytest.raises(SystemExit, match=r"tokenizer\.json: the tokenizer is BPE; only Unigram"):
+        main(export)
     with pytest.raises(SystemExit, match="--engine is for --verify"):
         main(["import", "firefox", str(folder), str(tmp_path / "new"), "--engine", "python"])
     assert not (tmp_path / "out").exists()

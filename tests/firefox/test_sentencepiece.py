@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sentencepiece
+from tokenizers import normalizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from attnzoo.firefox.sentencepiece_file import (
@@ -23,7 +24,8 @@ from attnzoo.firefox.sentencepiece_file import (
     to_bytes,
     write_sentencepiece,
 )
-from attnzoo.firefox.sentencepiece_tokenizer import learn_vocabulary, to_tokenizer
+from attnzoo.firefox.sentencepiece_tokenizer import from_tokenizer, learn_vocabulary, to_tokenizer
+from attnzoo.firefox.students import student_tokenizer
 from tests.firefox.vocabularies import VOCABULARIES, lines, texts, vocabulary
 
 SMALL = SentencePieceFile(
@@ -88,6 +90,23 @@ def test_a_saved_tokenizer_is_the_same(name: str, tmp_path: Path) -> None:
     for text in ["</s> <unk> <0x41>", *texts(60, seed=1)]:
         assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
         assert loaded.decode(loaded(text)["input_ids"][:-1]) == tokenizer.decode(tokenizer(text)["input_ids"][:-1])
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_a_tokenizer_becomes_its_vocabulary_again(name: str, tmp_path: Path) -> None:
+    file = parse(memoryview(vocabulary(name)))
+    tokenizer = student_tokenizer(file)
+    tokenizer.save_pretrained(tmp_path)
+    found = from_tokenizer(AutoTokenizer.from_pretrained(tmp_path))
+    assert [(piece.text, piece.kind) for piece in found.pieces] == [(piece.text, piece.kind) for piece in file.pieces]
+    expected = sentencepiece.SentencePieceProcessor(model_proto=to_bytes(file))
+    written = sentencepiece.SentencePieceProcessor(model_proto=to_bytes(found))
+    some = texts(300, seed=4)
+    assert different(some, written.encode(some), expected.encode(some)) == []
+    assert different(some, written.decode(written.encode(some)), expected.decode(expected.encode(some))) == []
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    with pytest.raises(ValueError, match="normalizer is not that of a vocabulary"):
+        from_tokenizer(tokenizer)
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
