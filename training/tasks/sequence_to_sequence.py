@@ -32,8 +32,12 @@ class SequenceToSequence(Task):
     num_beams = 5
 
     def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """The fields of a model's config that come from the tokenizer; the decoder starts with ``<s>``."""
-        return super().config_fields(tokenizer) | {"decoder_start_token_id": tokenizer.bos_token_id}
+        """The fields of a model's config that come from the tokenizer.
+
+        The decoder starts with ``<s>``; if the tokenizer has none, with the padding, as Marian's models do.
+        """
+        start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+        return super().config_fields(tokenizer) | {"decoder_start_token_id": start}
 
     def example(self) -> Any:
         """A text of one short line, if there is one."""

@@ -1,6 +1,7 @@
-"""Tasks on pairs of texts: byte pairs of one vocabulary for both sides, and pictures of attention."""
+"""Tasks on pairs of texts: subwords of one vocabulary for both sides, and pictures of attention."""
 
 import functools
+import itertools
 import re
 import sys
 from bisect import bisect_right
@@ -15,6 +16,8 @@ from huggingface_hub.dataclasses import strict
 from tokenizers import trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from attnzoo.firefox.sentencepiece_tokenizer import learn_vocabulary
+from attnzoo.firefox.students import student_tokenizer
 from attnzoo.viewer import plot_alignments, plot_heads, tokens_of
 
 from ..data.sources import Source, short
@@ -55,8 +58,10 @@ class TextPairs(Source):
             characters of the rows that it is learned from.
         vocabulary_rows: the subwords are learned from at most this many training rows: a fixed random sample if
             there are more, of a stream the first ones. A character that only other rows have is unknown.
+        subwords: "bpe", byte-pair encoding; or "unigram", the pieces of a unigram language model (Kudo, 2018), with the
+            bytes for characters without a piece and without a start token, in the form that Firefox's engine reads.
         normalization: Unicode's form of the text: "nfc", or "nfd", which takes accented letters and the syllables of
-            Hangul apart. A tokenizer decodes to the same form.
+            Hangul apart. A tokenizer decodes to the same form. One of "unigram" reads texts as they are.
         bpe_dropout: the probability with which a merge of two subwords is left out of a training text, see
             :class:`attnzoo.training.tasks.bpe_dropout.BPEDropout`; 0.1 in the paper.
     """
@@ -65,6 +70,7 @@ class TextPairs(Source):
     target_column: str = "target"
     vocabulary_size: int = 8000
     vocabulary_rows: int = VOCABULARY_ROWS
+    subwords: Literal["bpe", "unigram"] = "bpe"
     normalization: Literal["nfc", "nfd"] = "nfc"
     bpe_dropout: float | int = 0.0
 
@@ -72,6 +78,12 @@ class TextPairs(Source):
         """Raise a ValueError if ``bpe_dropout`` is below 0, or 1 or more."""
         if not 0 <= self.bpe_dropout < 1:
             raise ValueError(f"bpe_dropout must be at least 0 and below 1, got {self.bpe_dropout}")
+
+    def validate_subwords(self) -> None:
+        """Raise a ValueError if ``subwords`` is "unigram" and an option is for byte pairs."""
+        for name, default in (("normalization", "nfc"), ("bpe_dropout", 0.0)):
+            if self.subwords == "unigram" and (value := getattr(self, name)) != default:
+                raise ValueError(f"{name}={value!r} is for subwords='bpe'; leave it out with 'unigram'")
 
     def validate_vocabulary(self) -> None:
         """Raise a ValueError if the vocabulary holds no subword."""
@@ -92,16 +104,20 @@ class SubwordTask(SequenceToSequence):
     is_cut = False  # whether texts are cut to the tokenizer's ``model_max_length``
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
-        """Byte-pair encoding of the training texts of both sides (Sennrich et al., 2016, section 3.2).
+        """The subwords of the training texts of both sides.
 
-        See :func:`attnzoo.training.tasks.word_tokens.word_tokenizer` for what a word is.
+        Byte-pair encoding is that of Sennrich et al. (2016, section 3.2); see
+        :func:`attnzoo.training.tasks.word_tokens.word_tokenizer` for what a word is.
         """
+        rows = vocabulary_rows(self.splits["train"], self.data.vocabulary_rows)
+        sentences = (batch[column] for batch in rows.iter(1000) for column in self.columns)
+        if self.data.subwords == "unigram":  # the tokenizer adds the start token
+            texts = itertools.chain.from_iterable(sentences)
+            return student_tokenizer(learn_vocabulary(texts, self.data.vocabulary_size - 1))
         tokenizer = word_tokenizer(self.data.normalization)
         trainer = trainers.BpeTrainer(
             vocab_size=self.data.vocabulary_size, special_tokens=SPECIAL_TOKENS, show_progress=False
         )
-        rows = vocabulary_rows(self.splits["train"], self.data.vocabulary_rows)
-        sentences = (batch[column] for batch in rows.iter(1000) for column in self.columns)
         tokenizer.train_from_iterator(sentences, trainer)
         refuse_overfull(tokenizer.get_vocab_size(), self.data.vocabulary_size)
         return finished(
