@@ -7,47 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
-from transformers.cache_utils import CacheLayerMixin, DynamicCache
+from transformers.cache_utils import DynamicCache
+
+from .state_layer import StateLayer
 
 
-class _CellLayer(CacheLayerMixin):
-    """The cell (B, D) of one layer after the last token, None before the first, and the number of tokens read.
-
-    The tensor is replaced, never written into, so that gradients pass through a cache.
-    """
-
-    supports_early_init = False
+class _CellLayer(StateLayer):
+    """The cell (B, D) of one layer after the last token; None before the first."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cell: Tensor | None = None
-        self.length = 0
 
-    def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError("a cell has no keys and values to initialise; the model makes it")
-
-    def update(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("a cell is stored with CellCache.store, not with update")
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def get_max_length(self) -> int:
-        return -1
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.length + query_length, 0
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        self._change_batch(lambda cell: cell.index_select(0, beam_idx.to(cell.device)))
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        self._change_batch(lambda cell: cell[indices.to(cell.device)])
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        self._change_batch(lambda cell: cell.repeat_interleave(repeats, dim=0))
-
-    def _change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
+    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
         if self.cell is not None:
             self.cell = change(self.cell)
 

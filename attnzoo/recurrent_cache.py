@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
 
 from .attention import Source
 from .recurrent_decoder import DecoderState
+from .state_layer import StateLayer
 
 # The fields of a config that decide the form of a state and its source.
 FORM = (
@@ -19,48 +20,21 @@ FORM = (
 )
 
 
-class _RecurrentCacheLayer(CacheLayerMixin):
-    """A decoder's state, its source, and the number of tokens it has read.
-
-    Tensors are replaced, never written into, so that gradients pass through a cache.
-    """
-
-    supports_early_init = False
+class _RecurrentCacheLayer(StateLayer):
+    """A decoder's state and its source."""
 
     def __init__(self) -> None:
         super().__init__()
         self.state: DecoderState | None = None
         self.source: Source | None = None
-        self.length = 0
         self.config: Any = None  # that of the model that made the state
-
-    def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError("a recurrent state has no keys and values to initialise; the model makes it")
-
-    def update(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("a recurrent state is stored with RecurrentDecoderCache.store, not with update")
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def get_max_length(self) -> int:
-        return -1
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.length + query_length, 0
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         # Beams move only within their source. So the source stays as it is, here and in encoder_outputs.
         if self.state is not None:
             self.state = self.state.map(lambda part: part.index_select(0, beam_idx.to(part.device)))
 
-    def batch_select_indices(self, indices: Tensor) -> None:
-        self._change_batch(lambda part: part[indices.to(part.device)])
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        self._change_batch(lambda part: part.repeat_interleave(repeats, dim=0))
-
-    def _change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
+    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
         """Change the rows of the state, and those of the source if each target has its own row of it."""
         if self.state is None:
             return
