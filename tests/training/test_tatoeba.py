@@ -48,6 +48,8 @@ def test_a_file_of_the_collection_is_divided_by_its_english_sentences(
     assert {name: len(pairs) for name, pairs in again.items()}.keys() == splits.keys()
     with pytest.raises(SystemExit, match="File exists"):
         tatoeba.main(arguments)
+    with_a_seen_one = splits | {"test": [*splits["test"], ("a new sentence", splits["train"][0][1])]}
+    assert tatoeba.without_seen_translations(with_a_seen_one) == splits
     (tmp_path / "few.txt").write_text(lines[0], encoding="utf-8")
     with pytest.raises(SystemExit, match="has no pair for the"):
         tatoeba.main([str(tmp_path / "few.txt"), "de", str(tmp_path / "other")])

@@ -11,6 +11,9 @@ file of another day has other pairs.
 The sentences have six words on average, too few to show what attention is for. So a text is one to five sentences,
 drawn at random and joined, with at most 40 English words, or one sentence that has more; its translation is their
 translations in the same order.
+
+No English sentence is in two splits. A translation may be, where two English sentences share it. ``--unseen`` leaves
+the pairs of such translations out of the validation and test texts, for a model that translates into English.
 """
 
 import argparse
@@ -57,6 +60,16 @@ def read_pairs(path: Path, language: str) -> dict[str, list[Pair]]:
     return splits
 
 
+def without_seen_translations(splits: dict[str, list[Pair]]) -> dict[str, list[Pair]]:
+    """The splits without those pairs of validation and test whose translation is one of a training pair, too."""
+    seen = {other for _, other in splits["train"]}
+    held_out = {
+        name: [(english, other) for english, other in splits[name] if other not in seen]
+        for name in ("validation", "test")
+    }
+    return splits | held_out
+
+
 def joined(pairs: list[Pair], times: int, chance: random.Random) -> Iterator[Pair]:
     """Texts and their translations: every pair, this number of times, beside others."""
     for _ in range(times):
@@ -83,9 +96,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("pairs", type=Path, help="a file of manythings.org/anki, or data with these two columns")
     parser.add_argument("language", help="the code of the language that is not English, such as de")
     parser.add_argument("output", type=Path, help="a new folder for the three files")
+    unseen = "leave pairs out of validation and test whose translation is in training"
+    parser.add_argument("--unseen", action="store_true", help=unseen)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         splits = read_pairs(options.pairs, options.language)
+        if options.unseen:
+            splits = without_seen_translations(splits)
         options.output.mkdir(parents=True)
         for name, times in TIMES.items():
             texts = list(joined(splits[name], times, random.Random(1)))
