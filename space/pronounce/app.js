@@ -3,11 +3,11 @@
 
 const byId = (id) => document.getElementById(id);
 const models = JSON.parse(byId("models").textContent);
-// The name of a language from its code, after which there may be a dialect: "por bz".
+// The name of a language from its code, after which there may be a dialect: "por bz". Browsers lack some names.
 const names = new Intl.DisplayNames("en", { type: "language" });
 function named(language) {
   const code = language.slice(0, 3), name = code === "hbs" ? "Serbo-Croatian" : names.of(code);
-  return name === code ? language : `${name} (${language})`;
+  return /^\p{Lu}/u.test(name) ? `${name} (${language})` : language;
 }
 // Every accent or language of every model: {label, model, prefixes}, by the script of a word a token of the source. For
 // accents the script is empty, which is any; without accents the token is, too.
