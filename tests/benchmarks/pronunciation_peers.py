@@ -13,6 +13,7 @@
 
 A peer runs in its own environment. It reads a JSON object from its standard input: ``words``, ``accent`` and, in
 ``train``, pairs of a word and its pronunciations. It writes a JSON list with a pronunciation for every word.
+``pronunciation_languages.py`` measures peers on each of many languages.
 """
 
 import argparse
@@ -37,7 +38,6 @@ PEERS = {
     "gruut": "gruut",
     "g2p-en": "g2p_en",
     "espeak": "espeak",
-    "yoyodyne": "yoyodyne",
 }
 GOLD = {silver: ACCENT_TOKENS[accent] for accent, silver in SILVER_TOKENS.items()}  # the accents of silver tokens
 
@@ -74,7 +74,7 @@ def predict(peer: str, task: Any, words: list[str]) -> list[str]:
     for accent, spellings in asked.items():
         gold = GOLD.get(accent, accent)
         request = {"train": [*train.get(gold, {}).items()], "words": spellings, "accent": gold[1:-1]}
-        answers = answers_of(peer, request | {"path": task.data.path})
+        answers = answers_of(PEERS[peer], request | {"path": task.data.path})
         if peer == "espeak":
             answers = [" ".join(split(answer or "", "kokoro")) for answer in answers]
         found |= {accent + spelling: answer for spelling, answer in zip(spellings, answers, strict=True)}
@@ -92,9 +92,9 @@ def by_accent(rows: Iterable[dict[str, Any]], peer: str) -> dict[str, dict[str, 
     return words
 
 
-def answers_of(peer: str, request: Mapping[str, Any]) -> list[Any]:
-    """What the program of a peer answers, which runs in the environment of the peer."""
-    command = [str(interpreter(PEERS[peer].replace("_", "-"))), str(SYSTEMS / f"{PEERS[peer]}.py")]
+def answers_of(program: str, request: Mapping[str, Any]) -> list[Any]:
+    """What a program of ``pronunciation_systems/`` answers, which runs in its own environment."""
+    command = [str(interpreter(program.replace("_", "-"))), str(SYSTEMS / f"{program}.py")]
     done = subprocess.run(command, input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True)
     answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
     return answers
