@@ -121,6 +121,17 @@ def written(phones: Phones, source: str, phone_set: str) -> str:
     return " ".join(_with_stress_marks(_kokoro_to_ipa(word)) for word in "".join(phones).split(" "))
 
 
+def ipa_phones(phones: Phones, source: str) -> list[str]:
+    """The IPA of every phone of the set ``source``, with the mark of stress directly before its vowel.
+
+    Raises:
+        ValueError: a phone without IPA.
+    """
+    bare = "".join(phones).replace(" ", "")
+    sounds = [_arpabet_to_ipa(phone) for phone in phones] if source == "arpabet" else _kokoro_to_ipa(bare)
+    return [f"{stress or ''}{sound}" for sound, stress in sounds]
+
+
 def arpabet_as_kokoro(phones: Phones) -> Phones:
     """American ARPABET in Kokoro's phones, which is close to what misaki's dictionary would have."""
     found = ""

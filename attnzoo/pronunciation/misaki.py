@@ -51,9 +51,10 @@ def phonemize(
     Raises:
         ValueError: ``text`` is not a string; or for the reasons of :class:`Pronouncer`.
     """
-    return _pronouncer(ACCENTS.get(accent or "", accent), phones, model, language).phonemize(text)
+    return kept_pronouncer(ACCENTS.get(accent or "", accent), phones, model, language).phonemize(text)
 
 
 @cache
-def _pronouncer(accent: str | None, phones: str, model: str | Path | None, language: str | None) -> Pronouncer:
+def kept_pronouncer(accent: str | None, phones: str, model: str | Path | None, language: str | None) -> Pronouncer:
+    """The pronouncer of these arguments, which stays loaded."""
     return Pronouncer(accent, phones, model=model, language=language)

@@ -19,6 +19,7 @@ from ..phone_sets import Phones
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from .british import british_entries
 from .capitals import WITHOUT_VOWELS, reading, term
+from .choosing import Chooser
 from .compounds import parts_of_compound
 from .engines import EngineName
 from .languages import script_of
@@ -37,9 +38,8 @@ from .lexicons import (
 )
 from .options import Options, chosen_options, iterator_of, texts_of
 from .plain_text import words_and_punctuation
-from .readings import ReadingModel, sentence_of
-from .spoken import SpokenToken, SpokenWord, Variant, Word, as_read, as_tagged, kind_of, word_of
-from .taggers import Tagger, installed_tagger, tags_by_neighbours
+from .spoken import SpokenToken, SpokenWord, Variant, Word, kind_of, word_of
+from .taggers import Tagger
 from .text import (
     HYPHENS,
     RESPELLED_E,
@@ -193,9 +193,9 @@ class Pronouncer:
         is_known = all(self._has_phones(names[letter]) for letter in ascii_uppercase if names)
         self._letter_names = names if is_known else {}
         self._uses_dictionary = is_own if dictionary is None else dictionary
-        self._tagger = tagger
         uses_readings = self._is_english and self._uses_dictionary and tagger is None
-        self._readings = readings_of(accent, base) if uses_readings else {}
+        readings = readings_of(accent, base) if uses_readings else {}
+        self._chooser = Chooser(readings, tagger, base, phones, self._variants)
         counts = (len(split_punctuation(tokenize(word))) for word in self.lexicon if not word.isalpha())
         self._most_tokens = max((count + 2 for count in counts if count > 1), default=1)  # with the two of 's
 
@@ -203,10 +203,6 @@ class Pronouncer:
     def dictionary(self) -> Lexicon:
         """The dictionary in use; empty if there is none."""
         return installed_dictionary(self.accent, self._base) if self._uses_dictionary else {}
-
-    @cached_property
-    def _reading_model(self) -> ReadingModel:
-        return ReadingModel()
 
     def _has_full_dictionary(self) -> bool:
         """Whether the dictionary comes from an installed package."""
@@ -333,10 +329,8 @@ class Pronouncer:
             [[by_model[part] if type(part) is str else part for part in plans[token[:3]]] for token in tokens]
             for tokens in texts
         ]
-        in_sentences = self._in_sentences(texts, spoken)
         found = []
-        for number, tokens in enumerate(texts):
-            parts = self._in_context(tokens, spoken[number], in_sentences[number])
+        for number, (tokens, parts) in enumerate(zip(texts, self._chooser(texts, spoken), strict=True)):
             if items:
                 found.append([SpokenToken(items[number], kind_of(tokens), [part for some in parts for part in some])])
             else:
@@ -451,74 +445,6 @@ class Pronouncer:
             phonemes = phone_sets.written(phones, phone_set, self.phones)
             variants.setdefault(phonemes, Variant(phonemes, 1.0, tag, phones))
         return tuple(variants.values())
-
-    def _in_context(
-        self, tokens: list[Token], parts: list[list[Any]], in_sentence: Mapping[int, SpokenWord]
-    ) -> list[list[Any]]:
-        """The parts, with the variant first that the word has in its sentence (``in_sentence``, by the word's place),
-        before a vowel, or by its part of speech.
-        """
-        parts = [[in_sentence[place]] if place in in_sentence else some for place, some in enumerate(parts)]
-        for place, some in enumerate(parts[:-1]):
-            following = parts[place + 1]
-            if tokens[place].text.lower() == "the" and some[0] and some[0].source == "dictionary" and any(following):
-                parts[place] = [self._before(some[0], following[0])]
-        of_several = [
-            spoken
-            for place, some in enumerate(parts)
-            for spoken in some
-            if place not in in_sentence and spoken and any(one.parts_of_speech for one in spoken.variants)
-        ]
-        if not of_several or len(tokens) == 1:
-            return parts
-        tagger = self._tagger or installed_tagger() or tags_by_neighbours
-        tags = list(tagger([token.text for token in tokens]))
-        if len(tags) != len(tokens) or not all(isinstance(tag, str) for tag in tags):
-            raise ValueError(f"the tagger must return a tag for each of the {len(tokens)} words, got {tags!r}")
-        for place, token in enumerate(tokens):
-            if token.text.lower() == "used":  # misaki lists that of "used to" as the past tense
-                is_habit = tags[place] in ("VBD", "JJ") and [one.text.lower() for one in tokens[place + 1 :][:1]] == [
-                    "to"
-                ]
-                tags[place] = "VBD" if is_habit else "VBN"
-        return [
-            some if place in in_sentence else [as_tagged(spoken, tags[place]) for spoken in some]
-            for place, some in enumerate(parts)
-        ]
-
-    def _in_sentences(self, texts: list[list[Token]], spoken: list[list[list[Any]]]) -> list[dict[int, SpokenWord]]:
-        """The words of several readings in every text, by their places, with the variant first that the classifier of
-        sentences finds.
-        """
-        places = [
-            (number, place)
-            for number, parts in enumerate(spoken)
-            if sum(token.kind != "punctuation" for token in texts[number]) > 1  # else there is no sentence
-            for place, some in enumerate(parts)
-            if len(some) == 1 and some[0] and some[0].source == "dictionary" and some[0].word.lower() in self._readings
-        ]
-        found: list[dict[int, SpokenWord]] = [{} for _ in texts]
-        if not places:
-            return found
-        readings = [self._readings[spoken[number][place][0].word.lower()] for number, place in places]
-        sentences = [sentence_of(texts[number], place) for number, place in places]
-        probabilities = self._reading_model(sentences, readings)
-        for (number, place), phones_of, probability in zip(places, readings, probabilities, strict=True):
-            written = {
-                name: self._variants([Entry(phones)], self._base)[0].phonemes for name, phones in phones_of.items()
-            }
-            found[number][place] = as_read(spoken[number][place][0], written, probability)
-        return found
-
-    def _before(self, the: SpokenWord, following: SpokenWord | None) -> SpokenWord:
-        """The word "the" before another word."""
-        phones = phone_sets.without_stress(following.variants[0].phones) if following else ()
-        phone_set = self.phones if following and following.source == "lexicon" else self._base
-        starts_with_vowel = phones != () and phone_sets.is_vowel(phones[0], phone_set)
-        weak = phone_sets.split(phone_sets.THE[self._base][0 if starts_with_vowel else 1], self._base)
-        return the._replace(
-            variants=self._variants([Entry(weak), *(Entry(one.phones) for one in the.variants)], self._base)
-        )
 
     def _alignments(self, texts: list[list[SpokenToken]]) -> dict[tuple[str, Phones], AlignedPair | None]:
         """The alignments of the spoken words."""

@@ -48,6 +48,7 @@ class Word(NamedTuple):
         alignments: on request, for every spoken word the alignment of its letters and its phones; None for one that the
             model cannot read
         space: the white space after it
+        phones: the phones of every spoken word, one by one, see :class:`Variant`
     """
 
     text: str
@@ -57,6 +58,7 @@ class Word(NamedTuple):
     variants: tuple[Variant, ...] = ()
     alignments: tuple[AlignedPair | None, ...] = ()
     space: str = ""
+    phones: tuple[Phones, ...] = ()
 
 
 class SpokenWord(NamedTuple):
@@ -126,4 +128,5 @@ def word_of(token: SpokenToken, alignments: Mapping[tuple[str, Phones], AlignedP
         spoken[0].variants if len(spoken) == 1 else (),
         () if alignments is None else tuple(alignments.get((one.word, one.variants[0].phones)) for one in spoken),
         space,
+        tuple(variant.phones for variant in best),
     )

@@ -3,8 +3,18 @@
 
 const byId = (id) => document.getElementById(id);
 const models = JSON.parse(byId("models").textContent);
-// Every accent of every model: {label, model, prefix}, the prefix a token of the source or nothing.
-const voices = models.flatMap((model, number) => model.voices.map((voice) => ({ ...voice, model: number })));
+// The name of a language from its code, after which there may be a dialect: "por bz". Browsers lack some names.
+const names = new Intl.DisplayNames("en", { type: "language" });
+function named(language) {
+  const code = language.slice(0, 3), name = code === "hbs" ? "Serbo-Croatian" : names.of(code);
+  return /^\p{Lu}/u.test(name) ? `${name} (${language})` : language;
+}
+// Every accent or language of every model: {label, model, prefixes}, by the script of a word a token of the source. For
+// accents the script is empty, which is any; without accents the token is, too.
+const voices = models.flatMap((model, number) => {
+  const labelled = model.voices.map((voice) => ({ ...voice, label: voice.label ?? named(voice.language), model: number }));
+  return model.voices[0].language ? labelled.sort((a, b) => a.label.localeCompare(b.label, "en")) : labelled;
+});
 const code = new Blob([byId("worker").textContent], { type: "text/javascript" });
 const worker = new Worker(URL.createObjectURL(code));
 const loaded = new Map(); // for each model a promise
@@ -43,13 +53,20 @@ function normalised(word, steps) {
   return word;
 }
 
-// The ids of a word, or the letters that the model does not know.
+// The script of a word is that of its first letter, as in attnzoo/pronunciation/languages.py.
+function prefixOf(word, { prefixes }) {
+  const letter = word.match(/[\p{Lu}\p{Ll}\p{Lt}\p{Lo}]/u)?.[0] ?? "";
+  return prefixes[Object.keys(prefixes).find((script) => !script || new RegExp(`\\p{Script=${script}}`, "u").test(letter))];
+}
+
+// The ids of a word; and the letters that the model does not know, and whether the voice does not have its script.
 function tokens(word, voice) {
   const { vocabulary, normaliser, end } = models[voice.model];
-  const letters = [...normalised(word, normaliser)];
+  const letters = [...normalised(word, normaliser)], token = prefixOf(word, voice);
   const unknown = [...new Set(letters.filter((letter) => !(letter in vocabulary)))];
-  const prefix = voice.prefix ? [vocabulary[voice.prefix]] : [];
-  return { letters, unknown, ids: [...prefix, ...letters.map((letter) => vocabulary[letter]), ...end], skip: prefix.length };
+  const prefix = token ? [vocabulary[token]] : [], isOther = token === undefined;
+  const ids = [...prefix, ...letters.map((letter) => vocabulary[letter]), ...end];
+  return { letters, unknown, isOther, ids, skip: prefix.length };
 }
 
 const spoken = (ids, voice) => ids.map((id) => models[voice.model].phones[id]).filter((phone) => phone !== undefined);
@@ -59,7 +76,8 @@ const written = (phones, voice) => phones.join(models[voice.model].separator);
 async function pronounce(word, voice, count) {
   await load(voice.model);
   const read = tokens(word, voice);
-  if (!read.letters.length || read.unknown.length || read.letters.length > MAX_LETTERS) return { ...read, best: null };
+  const isRefused = !read.letters.length || read.unknown.length || read.isOther || read.letters.length > MAX_LETTERS;
+  if (isRefused) return { ...read, best: null };
   const mine = ++number;
   const greedy = answer("greedy", mine), beams = count ? answer("beams", mine) : null;
   worker.postMessage({ kind: "pronounce", model: voice.model, number: mine, ids: read.ids, count });
@@ -127,11 +145,12 @@ function drawList(list, voice) {
 }
 
 // Why a word is not pronounced, a sentence each.
-function reasons({ letters, unknown }) {
+function reasons({ letters, unknown, isOther }, voice) {
   const signs = unknown.filter((letter) => letter.trim());
   return [
     unknown.length > signs.length && "Type one word, without spaces.",
     signs.length && `This model does not know ${signs.join(" ")}.`,
+    letters.length && isOther && !signs.length && `This language is read in another script: ${Object.keys(voice.prefixes).join(", ")}.`,
     letters.length > MAX_LETTERS && `A word has at most ${MAX_LETTERS} letters.`,
   ].filter(Boolean);
 }
@@ -145,7 +164,7 @@ async function update() {
   if (mine !== asked) return;
   const has = Boolean(result.best);
   byId("result").hidden = !has;
-  byId("message").textContent = has ? "" : reasons(result).join("\n");
+  byId("message").textContent = has ? "" : reasons(result, voice).join("\n");
   if (!has) return byId("phones").replaceChildren();
   const phones = spoken(result.best.tokens, voice);
   byId("phones").textContent = written(phones, voice);
@@ -160,9 +179,10 @@ async function update() {
 
 function readLink() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const found = voices.findIndex((voice) => voice.label === given.get("voice"));
   if (given.has("word")) byId("word").value = given.get("word");
-  byId("voice").value = Math.max(0, found);
+  const found = voices.findIndex((voice) => voice.label === given.get("voice"));
+  const readable = voices.findIndex((voice) => prefixOf(byId("word").value, voice) !== undefined);
+  byId("voice").value = Math.max(0, found < 0 ? readable : found);
   return update();
 }
 

@@ -2,7 +2,8 @@
 
 A model is the folder of an attentional RNN that pronounces words, or the name of one that comes with attnzoo. Its
 weights are stored in eight bits with a scale for each row, gzipped, as base64. The first model is unpacked at once, the
-others when they are chosen.
+others when they are chosen. A model of several languages reads a word by the dictionary of the chosen language and the
+script of the word.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from attnzoo.export.onnx_folder import refuse_copying
 from attnzoo.export.recurrent_graph import refuse_unknown_parts
 from attnzoo.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, are_arpabet
 from attnzoo.phonemes import CLOSE, OPEN, known_phonemes
+from attnzoo.pronunciation.languages import dictionaries_among
 from attnzoo.shipped_models import SHIPPED
 from attnzoo.viewer.style import DARK, LIGHT
 
@@ -126,20 +128,34 @@ def reading(tokenizer: Any) -> dict[str, Any]:
     if content["model"]["type"] != "WordLevel" or content["pre_tokenizer"]["type"] != "Split":
         raise ValueError("the page needs a tokenizer of single letters")
     vocabulary = tokenizer.get_vocab()
-    accents = set(ACCENT_TOKENS.values())
-    phones = {f"{OPEN}{phone}{CLOSE}" for phone in known_phonemes(tokenizer)} - accents - {*SILVER_TOKENS.values()}
+    dictionaries = dictionaries_among(known_phonemes(tokenizer))
+    first = {*ACCENT_TOKENS.values(), *(f"{OPEN}{name}{CLOSE}" for name in dictionaries)}  # tokens of a source
+    phones = {f"{OPEN}{phone}{CLOSE}" for phone in known_phonemes(tokenizer)} - first - {*SILVER_TOKENS.values()}
     separator = " " if are_arpabet({token[1:-1] for token in phones}) else ""
     voices = [
-        {"label": ACCENTS[accent], "prefix": token} for accent, token in ACCENT_TOKENS.items() if token in vocabulary
+        {"label": ACCENTS[accent], "prefixes": {"": token}}
+        for accent, token in ACCENT_TOKENS.items()
+        if token in vocabulary
     ]
     return {
-        "vocabulary": {token: number for token, number in vocabulary.items() if len(token) == 1 or token in accents},
+        "vocabulary": {token: number for token, number in vocabulary.items() if len(token) == 1 or token in first},
         "phones": {vocabulary[token]: token[1:-1] for token in phones},
         "separator": separator,
         "normaliser": normaliser(content["normalizer"]),
         "end": tokenizer("").input_ids,
-        "voices": voices or [{"label": "ARPABET" if separator else "IPA", "prefix": ""}],
+        "voices": voices
+        or languages(dictionaries)
+        or [{"label": "ARPABET" if separator else "IPA", "prefixes": {"": ""}}],
     }
+
+
+def languages(dictionaries: list[str]) -> list[dict[str, Any]]:
+    """A voice for each language, or dialect of one: its code, and for every script the token of its dictionary."""
+    voices: dict[str, dict[str, str]] = {}
+    for name in dictionaries:
+        language, script, *dialect = name.split("_")
+        voices.setdefault(" ".join((language, *dialect)), {})[script.capitalize()] = f"{OPEN}{name}{CLOSE}"
+    return [{"language": language, "prefixes": prefixes} for language, prefixes in voices.items()]
 
 
 def normaliser(content: Any) -> list[dict[str, Any]]:

@@ -86,6 +86,21 @@ PEERS = {
     ),
     "eole": Environment("eole==0.6.4", OPENNMT, stand_ins="opennmt"),
     "phonetisaurus": Environment("phonetisaurus==0.3.0", ()),
+    "yoyodyne": Environment(
+        "yoyodyne==0.5.27",
+        (
+            "docstring_parser==0.18.0",
+            "jsonargparse==4.53.0",
+            "lightning==2.6.6",
+            "lightning-utilities==0.15.3",
+            "maxwell==0.2.6",
+            "omegaconf==2.4.0",
+            "pytorch-lightning==2.6.6",
+            "torchmetrics==1.9.0",
+            "typeshed_client==2.15.0",
+        ),
+        stand_ins="yoyodyne",
+    ),
     "gruut": Environment(
         "gruut==2.4.0",
         (

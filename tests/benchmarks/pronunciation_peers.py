@@ -13,11 +13,13 @@
 
 A peer runs in its own environment. It reads a JSON object from its standard input: ``words``, ``accent`` and, in
 ``train``, pairs of a word and its pronunciations. It writes a JSON list with a pronunciation for every word.
+``pronunciation_languages.py`` measures peers on each of many languages.
 """
 
 import argparse
 import json
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +65,7 @@ def main() -> None:
 
 def predict(peer: str, task: Any, words: list[str]) -> list[str]:
     """The pronunciations of a peer, which is called once for each accent."""
-    train: dict[str, dict[str, list[str]]] = {}
-    for row in task.splits["train"] if PEERS[peer] == "phonetisaurus" else ():
-        accent, spelling = accent_and_spelling(row["word"])
-        if not (accent in GOLD and peer == "phonetisaurus-gold"):
-            listed = train.setdefault(GOLD.get(accent, accent), {}).setdefault(spelling, [])
-            listed += [one for one in row["pronunciations"] if one not in listed]
+    train = by_accent(task.splits["train"], peer) if PEERS[peer] == "phonetisaurus" else {}
     asked: dict[str, list[str]] = {}
     for word in words:
         accent, spelling = accent_and_spelling(word)
@@ -77,14 +74,30 @@ def predict(peer: str, task: Any, words: list[str]) -> list[str]:
     for accent, spellings in asked.items():
         gold = GOLD.get(accent, accent)
         request = {"train": [*train.get(gold, {}).items()], "words": spellings, "accent": gold[1:-1]}
-        request["path"] = task.data.path
-        command = [str(interpreter(PEERS[peer].replace("_", "-"))), str(SYSTEMS / f"{PEERS[peer]}.py")]
-        done = subprocess.run(command, input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True)
-        answers = json.loads(done.stdout.splitlines()[-1])
+        answers = answers_of(PEERS[peer], request | {"path": task.data.path})
         if peer == "espeak":
             answers = [" ".join(split(answer or "", "kokoro")) for answer in answers]
         found |= {accent + spelling: answer for spelling, answer in zip(spellings, answers, strict=True)}
     return [found[word] for word in words]
+
+
+def by_accent(rows: Iterable[dict[str, Any]], peer: str) -> dict[str, dict[str, list[str]]]:
+    """The words of rows with their pronunciations, by their accent or dictionary."""
+    words: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        accent, spelling = accent_and_spelling(row["word"])
+        if not (accent in GOLD and peer == "phonetisaurus-gold"):
+            listed = words.setdefault(GOLD.get(accent, accent), {}).setdefault(spelling, [])
+            listed += [one for one in row["pronunciations"] if one not in listed]
+    return words
+
+
+def answers_of(program: str, request: Mapping[str, Any]) -> list[Any]:
+    """What a program of ``pronunciation_systems/`` answers, which runs in its own environment."""
+    command = [str(interpreter(program.replace("_", "-"))), str(SYSTEMS / f"{program}.py")]
+    done = subprocess.run(command, input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True)
+    answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return answers
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ BESIDE = {"run": {"array_search", "json_files"}}  # an exported folder holds the
 # The folders and flat files of training/: each imports only those before it.
 ORDER = ["commands", "markdown", "architecture", "statistics", "data", "tasks", "recipe", "loop", "record", "card"]
 ORDER += ["evaluate", "train", "tune"]
-ORDER += ["release", "publish", "zoo", "results", "studies", "make_data", "retrain"]
+ORDER += ["release", "publish", "zoo", "results", "studies", "make_data", "retrain", "english_weights"]
 PROGRAMS = {"cli", "sample_outputs"}  # run by themselves: to them the package is a library
 
 

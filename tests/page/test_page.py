@@ -1,6 +1,7 @@
 """The page in headless Chromium, from a file without a network, compared with PyTorch with the page's weights."""
 
 import importlib.util
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,12 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from attnzoo import model_path, search
 from attnzoo.alignment import generation_alignments
 from attnzoo.pronunciation import confidences
+from attnzoo.pronunciation.languages import script_of
 from attnzoo.shipped_models import PRONUNCIATION
 from attnzoo.viewer.style import DARK, LIGHT, Theme
 from tests.chromium import Browser
 from tests.factory import EOS, RNN_VARIANTS, tiny_model
+from tests.pronunciation.several_languages import SOUNDS, save_model_of_languages
 
 pytestmark = pytest.mark.browser
 SCRIPT = Path(__file__).parents[2] / "space" / "pronounce" / "build.py"
@@ -208,6 +211,30 @@ def test_a_link_opens_its_word_and_what_is_unknown_is_named(page: Browser) -> No
         "This model does not know 猫 7.",
         "A word has at most 64 letters.",
     ]
+
+
+def test_a_model_of_several_languages_reads_by_language_and_script(tmp_path: Path) -> None:
+    """A letter sounds as in the dictionary of the chosen language, and the script of a word chooses between two."""
+    folder = save_model_of_languages(tmp_path / "model")
+    with Browser(900, 900) as page:
+        page.open(write_page([folder], tmp_path / "index.html"), READY)
+        assert page.evaluate("window.ready") == "ready"
+        chosen = page.evaluate("voices.map((voice) => [voice.language, Object.values(voice.prefixes)])")
+        names = {name: number for number, (_, tokens) in enumerate(chosen) for name in (one[1:-1] for one in tokens)}
+        assert names.keys() == SOUNDS.keys()
+        assert names["hbs_latn"] == names["hbs_cyrl"]
+        assert names["por_latn_bz"] != names["por_latn_po"]
+        for name, sounds in SOUNDS.items():
+            words = ["".join(word) for word in itertools.product(sounds, repeat=2) if script_of("".join(word))]
+            found = [one["sounds"] for one in measure(page, words, names[name])]
+            assert found == ["".join(sounds[letter] for letter in word) for word in words], name
+        hungarian, korean = (page.evaluate(f"voices[{names[name]}].label") for name in ("hun_latn", "kor_hang"))
+        page.evaluate(f"location.hash = '#' + new URLSearchParams({{word: '소', voice: {json.dumps(korean)}}})")
+        page.wait(f"byId('phones').textContent === '{SOUNDS['kor_hang']['ᄉ']}o'")  # taken apart as by the tokenizer
+        assert page.evaluate("[...document.querySelectorAll('#alignment thead th')].length") == 2
+        page.evaluate(f"location.hash = '#' + new URLSearchParams({{word: 'сао', voice: {json.dumps(hungarian)}}})")
+        page.wait("byId('message').textContent === 'This language is read in another script: Latn.'")
+        assert page.errors == []
 
 
 HOSTILE = ("<img src=x onerror=alert(1)>", "<!--DATA--> & <script>alert(1)", "\"'$& $1 {{DATA}} \\u003c")

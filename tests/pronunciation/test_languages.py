@@ -12,7 +12,7 @@ from tokenizers import Regex, normalizers
 
 from attnzoo.cli import main
 from attnzoo.export import to_onnx
-from attnzoo.pronunciation import Pronouncer, languages, phonemize
+from attnzoo.pronunciation import Pronouncer, languages, phonemize, phonemizer
 from attnzoo.pronunciation.languages import dictionaries_among, dictionaries_of, script_of
 from tests.factory import refused
 from tests.pronunciation.odd_strings import ODD_STRINGS
@@ -135,6 +135,9 @@ def test_a_text_is_words_and_punctuation_without_english_rules(folder: Path) -> 
     }
     assert {w.text for w in words if w.source == "unknown"} == {"42", "%", "Dr", "$5", "сао", "👍🏽"}
     assert pronounce.phonemize(text) == phonemize(text, language="hu", model=folder) == "ɒ ʃo! «ʃoʃ» . oo ʃɒ,\nʃ."
+    spaced = phonemizer.Separator(phone=" ", word=" | ")
+    as_espeak = phonemizer.phonemize("A oo-sa!", "hu", separator=spaced, strip=True, model=folder)
+    assert as_espeak == " | ".join(" ".join(SOUNDS["hun_latn"][one] for one in word) for word in ("a", "oo", "sa"))
     tibetan = Pronouncer(language="bo", model=folder)("ས་ས། ས")
     assert [word.text for word in tibetan] == ["ས་ས", "།", "ས"]
     for odd, words in zip(ODD_STRINGS, pronounce(ODD_STRINGS, num_beams=1), strict=True):

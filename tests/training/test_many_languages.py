@@ -1,9 +1,11 @@
 """Pronunciation of many languages: WikiPron's words, their balance, and figures over languages."""
 
+import csv
 import math
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import datasets
 import pytest
@@ -12,6 +14,8 @@ from attnzoo.training.data.pronunciations import PronunciationData
 from attnzoo.training.make_data import wikipron
 from attnzoo.training.tasks import grapheme_to_phoneme
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+
+from tests.benchmarks import pronunciation_languages
 
 
 def dictionary(folder: Path, name: str, words: list[tuple[str, str]]) -> None:
@@ -102,3 +106,32 @@ def test_many_accents_have_the_mean_of_their_figures(tmp_path: Path, monkeypatch
 def test_a_balance_outside_its_range_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match=r"task\.data\.balance must be from 0 to 1"):
         PronunciationData(path="cmudict", balance=value)
+
+
+def test_a_peer_is_trained_on_each_dictionary_by_itself_and_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer of this test says of every word what the first training word sounds like; it fails once."""
+    sounds = {"⟦xx_latn⟧": ("a b", 60), "⟦yy_latn⟧": ("c d", 90), "⟦zz_latn⟧": ("e f", 40)}
+    lines = [f"{name}{word} {said}\n" for name, (said, count) in sounds.items() for word, _ in numbered(count)]
+    (tmp_path / "three.dict").write_text("".join(lines), encoding="utf-8")
+    asked: list[int] = []
+
+    def answers_of(peer: str, request: dict[str, Any]) -> list[str]:
+        asked.append(len(request["train"]))
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return [request["train"][0][1][0]] * len(request["words"])
+
+    monkeypatch.setattr(pronunciation_languages, "answers_of", answers_of)
+    arguments = ["phonetisaurus", "--set", f"task.data.path={tmp_path / 'three.dict'}"]
+    arguments += ["--set", "task.data.balance=1", "--output", str(tmp_path / "figures.csv")]
+    with pytest.raises(KeyboardInterrupt):
+        pronunciation_languages.main(arguments)
+    pronunciation_languages.main(arguments)
+    rows = list(csv.DictReader((tmp_path / "figures.csv").open()))
+    assert [row["dictionary"] for row in rows] == ["zz_latn", "xx_latn", "yy_latn"]  # the smallest first
+    assert {(row["peer"], row["wer"], row["per_high"]) for row in rows} == {("phonetisaurus 0.3.0", "0.00", "0.00")}
+    assert [int(row["train_words"]) for row in rows] == [asked[0], *asked[2:]]
+    with pytest.raises(SystemExit):
+        pronunciation_languages.main([*arguments, "--only", "qq_latn"])

