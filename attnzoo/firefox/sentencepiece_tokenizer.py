@@ -143,7 +143,7 @@ def learn_vocabulary(texts: Iterable[str], size: int) -> SentencePieceFile:
     """A vocabulary that is learned from texts, for a model that Firefox is to run.
 
     It has the form of Firefox's vocabularies: 0 is the end of a text, 1 is unknown, then the bytes, then pieces, and a
-    digit is a piece of its own. Scores are multiples of ``SCORE_STEP``, so that every program gives a text the same ids.
+    digit is a piece of its own. Scores are multiples of ``SCORE_STEP``, so that every program gives the same ids.
     Texts are not normalised but for their spaces, so give them in NFC.
 
     Raises:
