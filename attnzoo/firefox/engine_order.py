@@ -22,7 +22,7 @@ C_LIBRARY = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)  # what
 ONE = np.float32(1)
 
 
-def by_c_library(name: str, *values: np.ndarray) -> np.ndarray:
+def by_c_library(name: str, *values: np.ndarray | np.float32) -> np.ndarray:
     """A function of the C library on float32, such as "expf", for every number; NumPy's may differ in the last bit."""
     function = C_LIBRARY[name]
     function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float] * len(values)
