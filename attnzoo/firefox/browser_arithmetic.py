@@ -12,14 +12,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import AttentionInterface
 
+from ..transformer_layers import SSRU
 from .engine import longest_output
+from .engine_order import LayerNormInOrder, SSRUInOrder, attention_in_order, positions_in_order
 from .int8 import LARGEST, Int8Matrix
 from .marian_model import MarianModel
 from .parameters import TABLE, marian_names, options_of
 
 LARGEST_SUM, SMALLEST_SUM = 2**15 - 1, -(2**15)  # of 16 bits
 SPREAD = 1.1  # standard deviations above the mean
+IN_ORDER = "firefox_engine"  # the name of the engine's attention among Transformers' backends
+AttentionInterface.register(IN_ORDER, attention_in_order)
 
 
 class Int8Linear(nn.Module):
@@ -58,7 +63,10 @@ class Int8Linear(nn.Module):
 
 
 def in_browser_arithmetic(model: Any, marian: MarianModel, saturates: bool) -> Any:
-    """A copy of a model whose products are computed from the codes and alphas of its Marian file.
+    """A copy of a model that computes as Mozilla's engine does with the model's Marian file.
+
+    Products are those of the file's codes and alphas, and all else is in the engine's order (``engine_order.py``). So
+    the logits are the engine's to the last bit, and so are the words. The copy generates greedily, one text at a time.
 
     Raises:
         ValueError: the file has no matrices in eight bits with alphas.
@@ -66,15 +74,25 @@ def in_browser_arithmetic(model: Any, marian: MarianModel, saturates: bool) -> A
     if not marian.is_in_int8:
         raise ValueError("the file has no matrices in eight bits with alphas, as Firefox's models have")
     copy = deepcopy(model)
+
+    def replace(name: str, layer: nn.Module) -> None:
+        parent, _, child = name.rpartition(".")
+        setattr(copy.get_submodule(parent), child, layer)
+
     for layer, (name, _) in marian_names(options_of(model.config)).items():
         matrix = marian.items[name]
         if not isinstance(matrix, Int8Matrix):  # a normalisation
+            replace(layer, LayerNormInOrder(copy.get_submodule(layer)))
             continue
         if name == TABLE:  # with the start token, which is never predicted
             matrix = Int8Matrix(np.pad(matrix.codes, ((0, 1), (0, 0))).T, matrix.multiplier)
-        parent, _, child = layer.rpartition(".")
-        bias = copy.get_submodule(layer).bias
-        setattr(copy.get_submodule(parent), child, Int8Linear(matrix, marian.alphas[name], bias, saturates))
+        replace(layer, Int8Linear(matrix, marian.alphas[name], copy.get_submodule(layer).bias, saturates))
+    for layer, module in [*copy.named_modules()]:
+        if isinstance(module, SSRU):
+            replace(layer, SSRUInOrder(module))
+    for stack in (copy.model.encoder, copy.model.decoder):
+        stack.position_embedding.sinusoids = positions_in_order
+    copy.set_attn_implementation(IN_ORDER)
     return copy.eval()
 
 

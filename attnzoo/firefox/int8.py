@@ -36,9 +36,11 @@ def codes_of(values: np.ndarray, multiplier: float) -> np.ndarray:
 def values_of(codes: np.ndarray, multiplier: float) -> np.ndarray:
     r"""The numbers that codes stand for, in float32.
 
-    .. math:: x = c / m
+    .. math:: x = c \cdot \frac{1}{m}
+
+    The engines multiply by the rounded inverse, too.
     """
-    return codes.astype(np.float32) / np.float32(multiplier)
+    return codes.astype(np.float32) * (np.float32(1) / np.float32(multiplier))
 
 
 def quantised(weights: np.ndarray) -> Int8Matrix:

@@ -5,10 +5,12 @@ ids get. Nothing in a file is trusted.
 """
 
 import hashlib
+import itertools
 import math
+import operator
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -19,8 +21,11 @@ import numpy as np
 from ..messages import shown
 
 LARGEST_FILE = 2**23  # bytes; published ones have 1,000,000
-MOST_PIECES = 2**17
-MOST_TEXT = 2**20  # bytes of all pieces; every one is a node of the tokenizer's trie
+MOST_PIECES = 2**16  # published ones have 32,000
+MOST_TEXT = 2**20  # bytes of all pieces
+# Of the trie of all pieces, which takes about 350 bytes for each in ``tokenizers``. 32,000 pieces have about 100,000 of
+# them in Latin letters, and twice as many where a letter has two or three bytes.
+MOST_NODES = 2**18
 LONGEST_PIECE = 256  # bytes
 SPACE = "▁"  # stands for a space in pieces
 
@@ -265,11 +270,21 @@ def checked(file: SentencePieceFile) -> SentencePieceFile:
         raise ValueError(f"it has no control piece {shown(file.eos)} for the end of a text")
     if Kind.NORMAL not in kinds.values():
         raise ValueError("it has no piece of the kind NORMAL")
+    if (nodes := trie_nodes(kinds)) > MOST_NODES:
+        raise ValueError(f"the trie of its pieces has {nodes:,} nodes; vocabularies have at most {MOST_NODES:,}")
     in_bytes = {text for text, kind in kinds.items() if kind == Kind.BYTE}
     if in_bytes != ({f"<0x{byte:02X}>" for byte in range(256)} if file.byte_fallback else set()):
         raise ValueError(f"byte_fallback is {file.byte_fallback}, and it has {len(in_bytes)} pieces of the kind BYTE")
     check_charsmap(file.charsmap)
     return file
+
+
+def trie_nodes(texts: Iterable[str]) -> int:
+    """The number of different beginnings of texts, in bytes."""
+    sorted_texts = sorted(text.encode() for text in texts)
+    pairs = itertools.pairwise([b"", *sorted_texts])
+    shared = (itertools.takewhile(lambda same: same, map(operator.eq, *pair)) for pair in pairs)
+    return sum(map(len, sorted_texts)) - sum(map(sum, shared))
 
 
 def check_charsmap(charsmap: bytes) -> None:

@@ -6,14 +6,15 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
-import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from ..messages import shown
 from .sentencepiece_file import SPACE, UNKNOWN_SURFACE, Kind, Piece, SentencePieceFile, checked
 
+SCORE_STEP = 2.0**-10  # float32 has room for sums of multiples of it down to -16,384
 USER_DEFINED_SCORE = -0.1  # as in SentencePiece: better than every normal piece
 COMPOSED = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")  # the tables after which a text is in NFC
 # Precompiled looks up a base letter together with its marks, and may lose the marks. It does not where a code point
@@ -30,8 +31,10 @@ def to_tokenizer(file: SentencePieceFile) -> PreTrainedTokenizerFast:
     SentencePiece does, unless ``skip_special_tokens`` leaves it out.
 
     Differs from SentencePiece: letters and their combining marks are composed as far as Unicode does (NFC); its table
-    leaves some apart, such as ê with an acute. If two ways to take a text apart have equal scores, SentencePiece may
-    choose the other one, since it rounds sums to float32.
+    leaves some apart, such as ê with an acute. Scores are summed in float64, and SentencePiece rounds every sum to
+    float32. So it may choose the other of two ways to take a text apart whose scores are equal but for this rounding,
+    such as the same pieces in another order: "---" as "--" and "-". Sums of scores that are multiples of ``SCORE_STEP``
+    are exact in both, and no text differs.
 
     Raises:
         ValueError: a piece or the normaliser cannot be treated as SentencePiece does.
@@ -45,7 +48,8 @@ def to_tokenizer(file: SentencePieceFile) -> PreTrainedTokenizerFast:
     texts = [text for text, *_ in file.pieces]
     unknown = next(text for text, _, kind in file.pieces if kind == Kind.UNKNOWN)
     control = [text for text, _, kind in file.pieces if kind == Kind.CONTROL]
-    tokenizer = Tokenizer(models.Unigram(vocabulary, texts.index(unknown), byte_fallback=file.byte_fallback))
+    # The class of Transformers copies its tokenizer, so it gets the trie of all pieces, which is large, at the end.
+    tokenizer = Tokenizer(models.WordLevel({text: i for i, text in enumerate(texts)}, unknown))
     tokenizer.normalizer = normalizer(file)
     if pattern := reserved_pattern(file):
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "merged_with_next")
@@ -56,7 +60,7 @@ def to_tokenizer(file: SentencePieceFile) -> PreTrainedTokenizerFast:
     )
     tokenizer.add_special_tokens(control)
     names = {"bos_token": "<s>", "pad_token": "<pad>"}
-    return PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=file.eos,
         unk_token=unknown,
@@ -64,6 +68,8 @@ def to_tokenizer(file: SentencePieceFile) -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         **{name: text for name, text in names.items() if text in control},
     )
+    fast.backend_tokenizer.model = models.Unigram(vocabulary, texts.index(unknown), byte_fallback=file.byte_fallback)
+    return fast
 
 
 def from_tokenizer(tokenizer: PreTrainedTokenizerFast) -> SentencePieceFile:
@@ -120,8 +126,8 @@ def normalizer(file: SentencePieceFile) -> normalizers.Normalizer:
     for text, _, kind in file.pieces:
         if kind == Kind.USER_DEFINED and (SPACE in text or normalizers.Sequence(steps).normalize_str(text) != text):
             raise ValueError(f"the user-defined piece {shown(text)} is changed by normalising, which is not supported")
-    if file.add_dummy_prefix:
-        steps.append(normalizers.Prepend(SPACE))
+    if file.add_dummy_prefix:  # if spaces stay, also before a text of which nothing else is left
+        steps.insert(len(steps) if file.remove_extra_whitespaces else 0, normalizers.Prepend(SPACE))
     steps.append(normalizers.Replace(" ", SPACE))
     if file.remove_extra_whitespaces:
         steps.append(normalizers.Replace(Regex(rf"{SPACE}+\z"), ""))
@@ -178,7 +184,8 @@ def learn_vocabulary(texts: Iterable[str], size: int) -> SentencePieceFile:
     """A vocabulary that is learned from texts, for a model that Firefox is to run.
 
     It has the form of Firefox's vocabularies: 0 is the end of a text, 1 is unknown, then the bytes, then pieces, and a
-    digit is a piece of its own. Texts are not normalised but for their spaces, so give them in NFC.
+    digit is a piece of its own. Scores are multiples of ``SCORE_STEP``, so that every program gives the same ids.
+    Texts are not normalised but for their spaces, so give them in NFC.
 
     Raises:
         ValueError: the size has no room for the bytes and the characters of the texts.
@@ -200,6 +207,11 @@ def learn_vocabulary(texts: Iterable[str], size: int) -> SentencePieceFile:
         learned.train_from_iterator(texts, trainer)
     except Exception as error:  # tokenizers raises no other class
         raise ValueError(f"no vocabulary of {size} pieces can be learned from the texts: {error}") from error
-    found = json.loads(learned.to_str())["model"]["vocab"]
-    pieces = [Piece(text, float(np.float32(score)), Kind.NORMAL) for text, score in found]  # as the file has them
-    return checked(SentencePieceFile([*reserved, *pieces], byte_fallback=True))
+    pieces = [Piece(text, score, Kind.NORMAL) for text, score in json.loads(learned.to_str())["model"]["vocab"]]
+    return checked(with_exact_sums(SentencePieceFile([*reserved, *pieces], byte_fallback=True)))
+
+
+def with_exact_sums(file: SentencePieceFile) -> SentencePieceFile:
+    """The vocabulary with every score rounded to a multiple of ``SCORE_STEP``."""
+    pieces = [Piece(text, round(score / SCORE_STEP) * SCORE_STEP, kind) for text, score, kind in file.pieces]
+    return replace(file, pieces=pieces)

@@ -18,6 +18,26 @@ SIZES = StudentOptions(
     target_vocab_size=20,
     shared_vocabulary=True,
 )
+# For the vocabularies of the tests.
+VARIED = replace(
+    SIZES,
+    hidden_size=64,
+    intermediate_size=96,
+    num_decoder_layers=2,
+    source_vocab_size=1000,
+    target_vocab_size=1000,
+)
+# The smallest of Mozilla's sizes.
+TINY = StudentOptions(
+    hidden_size=256,
+    intermediate_size=1536,
+    num_attention_heads=8,
+    num_encoder_layers=6,
+    num_decoder_layers=2,
+    source_vocab_size=32_000,
+    target_vocab_size=32_000,
+    shared_vocabulary=True,
+)
 
 
 def random_model(options: StudentOptions = SIZES, seed: int = 0) -> MarianModel:
@@ -37,13 +57,12 @@ def random_int8_model(options: StudentOptions = SIZES, seed: int = 0) -> MarianM
     return model.in_int8({name: 20.0 + i for i, name in enumerate(names)})
 
 
-def varied_model(seed: int = 0) -> MarianModel:
-    """A model for the vocabularies of the tests that writes different texts, some words of each once.
+def varied_model(seed: int = 0, options: StudentOptions = VARIED) -> MarianModel:
+    """A model that writes different texts, some words of each once.
 
     With large biases, or one layer of the decoder, it repeats one word.
     """
-    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_decoder_layers": 2}
-    model = random_model(replace(SIZES, **sizes, source_vocab_size=1000, target_vocab_size=1000), seed)
+    model = random_model(options, seed)
     biases = [name for name, item in model.items.items() if len(item) == 1 and "ln_scale" not in name]
     model.items.update({name: model.floats(name) * np.float32(0.1) for name in biases})
     return model

@@ -1,11 +1,15 @@
 """Damaged and hostile files are refused, or do no harm; reading them takes no memory."""
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from attnzoo.firefox.sentencepiece_file import bytes_field, to_bytes
+from tests.firefox.test_sentencepiece import SMALL
 
 MEMORY = 64 * 2**20  # beyond the file
 
@@ -21,3 +25,32 @@ def test_damaged_files_do_no_harm(count: int) -> None:
     assert sum(outcomes.values()) > 0.9 * count
     for place in ("header", "names", "shapes", "options", "archive", "vocabulary"):
         assert outcomes[f"{place} refused"] > 0
+
+
+# Every node of the tokenizer's trie takes 350 bytes, so a vocabulary with as many nodes as are allowed takes 90 MB.
+LARGEST_VOCABULARY = 128 * 2**20
+PROGRAM = """
+import resource, sys
+from attnzoo.firefox.sentencepiece_file import read_sentencepiece
+from attnzoo.firefox.sentencepiece_tokenizer import to_tokenizer
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    to_tokenizer(read_sentencepiece(sys.argv[1]))
+except ValueError as error:
+    print(error, file=sys.stderr)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.parametrize(("length", "is_refused"), [(200, True), (58, False)])
+def test_the_memory_of_a_vocabulary_is_bounded(length: int, is_refused: bool, tmp_path: Path) -> None:
+    """Of pieces that have no beginning in common, in a file that is as large as a real one or smaller."""
+    draw = random.Random(0)
+    texts = [draw.randbytes(length // 2).hex() for _ in range(4600)]
+    content = b"".join(bytes_field(1, bytes_field(1, text.encode())) for text in texts)
+    (tmp_path / "v.spm").write_bytes(to_bytes(SMALL) + content)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "v.spm")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ("nodes" in result.stderr) == is_refused
+    assert int(result.stdout) < (MEMORY if is_refused else LARGEST_VOCABULARY)
