@@ -9,7 +9,7 @@ from .installing import pip_install
 PRONUNCIATION = "attentional-rnn-g2p-cmudict"
 KOKORO = "attentional-rnn-g2p-kokoro"
 SUMMARIES = "attentional-rnn-debian-summaries"
-TRANSLATION = "small-transformer-multi30k-en-de"
+TRANSLATION = "attentional-rnn-tatoeba-en-de"
 SENTIMENT = "self-attentive-sst2"
 HETERONYMS = "self-attentive-heteronyms"
 EXPORT = "export.json"  # is in every folder that attnzoo export wrote

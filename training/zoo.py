@@ -161,7 +161,8 @@ def architectures(models: list[dict[str, Any]], root: Path) -> dict[str, dict[st
                 name: [getattr(config, field) == getattr(wanted, field) for field in fields]
                 for name, config in configs.items()
             }
-            found[paper] = {"config": config_class.__name__, "model": max(alike, key=lambda name: alike[name])}
+            nearest = max(alike, key=lambda name: (alike[name], name.startswith(paper)))
+            found[paper] = {"config": config_class.__name__, "model": nearest}
     return found
 
 

@@ -195,17 +195,19 @@ def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert "warning: 'A big BROWN dog.' has words that this model reads letter by letter: 'BROWN'" in printed.err
 
 
-@pytest.mark.parametrize("model", [TRANSLATION, "attentional-rnn-multi30k-en-de"])
-def test_translate_warns_of_what_the_model_did_not_learn(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """German, and a text longer than all training texts, give a warning; captions like the training texts do not."""
+@pytest.mark.parametrize(("model", "longest"), [(TRANSLATION, 84), ("attentional-rnn-multi30k-en-de", 53)])
+def test_translate_warns_of_what_the_model_did_not_learn(
+    model: str, longest: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """German, and a text longer than all training texts, give a warning; plain captions do not."""
     captions = ["Two dogs are playing in the snow.", "A man in a blue shirt is standing on a ladder."]
     strange = ["Ein Mann steht mit einem Hund auf der Straße.", "Negotiations over tariffs broke down last week."]
     main(["translate", *captions, *strange, "--model", model])
     said = capsys.readouterr().err
     assert all(f"{text!r} is unlike what this model learned from" in said for text in strange)
     assert not any(text in said for text in captions)
-    main(["translate", " ".join(captions * 3), "--model", model, "--num-beams", "1"])
-    assert "and the model learned from sources of at most 53: split it" in capsys.readouterr().err
+    main(["translate", " ".join(captions * 5), "--model", model, "--num-beams", "1"])
+    assert f"and the model learned from sources of at most {longest}: split it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
