@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .layer import WIDTHS, MaskForm, mask_forms
 from .mask_checks import padding_number
-from .subject import CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, tolerance_of
+from .subject import DEEP_TOLERANCE, CannotCallError, Subject, first_line, gap, largest_difference, leaked_share
 
 SOURCE = ("input_ids", "src", "source", "x", "inputs", "input", "src_ids", "source_ids", "tokens", "ids", "text", "idx")
 TARGET = ("decoder_input_ids", "tgt", "trg", "target", "targets", "y", "decoder_input", "dec_input", "target_ids")
@@ -43,11 +43,6 @@ class Model:
     mask: MaskForm | None = None  # of the padding of the source
     target_mask: MaskForm | None = None  # causal
     fixed: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def tolerance(self) -> float:
-        """Differences below it are rounding; deep models round more than one layer."""
-        return 10 * tolerance_of(self.subject.dtype)
 
     def has(self, role: str) -> bool:
         """Whether some parameter has this role."""
@@ -269,7 +264,7 @@ def _that_runs(model: Model, mask: str | None, needs_target: bool, errors: dict[
                 what = f"{'vectors' if not model.vocabulary else 'ids'}{', time first' if model.time_first else ''}"
                 errors.setdefault(what, first_line(error)[:200])
                 continue
-            share = leaked_share(leak, effect, candidate.tolerance)
+            share = leaked_share(leak, effect)
             ranked.append((share if bool(torch.isfinite(first).all()) else 1e6, len(ranked), candidate))
             if share == 0.0:
                 return candidate
@@ -283,4 +278,4 @@ def _rows_apart(model: Model, needs_target: bool) -> bool:
         before, after = model.main(source, None, target), model.main(changed, None, target)
     except Exception:
         return False
-    return largest_difference(before[0], after[0]) < model.tolerance
+    return largest_difference(before[0], after[0]) < DEEP_TOLERANCE
