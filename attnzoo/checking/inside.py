@@ -57,7 +57,7 @@ class Inside:
 
     @property
     def normalises(self) -> bool:
-        """Whether something in the code may make weights sum to one: a softmax, or a quotient of the input's tensors."""
+        """Whether something may make weights sum to one: a softmax, or a quotient of tensors of the input."""
         functions = SOFTMAXES | LOG_SOFTMAXES | EXPONENTIALS | RECIPROCALS
         quotients = (e for e in self.events if e.function in DIVISIONS and len(e.tensors) == 2)
         return any(e.function in functions for e in self.events) or any(e.tensors[1].requires_grad for e in quotients)
