@@ -9,6 +9,7 @@ Dimensions: B batch, T queries, S keys.
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,36 +34,28 @@ from .subject import TOLERANCE, largest_difference
 from .tracing import normalised_axes
 
 Test = Callable[[Sizes], Finding | None]
-Call = tuple[Tensor, ...]
+Call = tuple[Tensor, Tensor, Tensor]
 SMALL = [(1, 1, 2), (1, 2, 2), (1, 2, 3), (2, 1, 2), (2, 2, 2), (2, 2, 3), (2, 3, 4), (3, 3, 4)]
-AFTER = {
-    "softmax_wrong_axis": ("heads", "batch", "sum of the weights", "keys", "padding", "future"),
-    "heads_mixed": ("batch", "padding", "future"),
-    "batch_mixed": ("padding", "future"),
-    "real_positions_masked": ("padding", "future", "sum of the weights"),
-    "not_finite": ("softmax axis", "heads", "batch", "scale", "sum of the weights", "keys", "padding", "future"),
-}
+LATER = ["softmax axis", "heads", "batch", "scale", "keys", "query", "real positions", "padding", "future"]
+LATER += ["sum of the weights"]
 
 
 def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None, scale: str | float | None) -> None:
     """Check one attention layer and fill the report."""
     checker = _Checker(report, layer, sizes)
-    if checker.stops("not_finite", checker.finite):
+    if checker.stops(checker.finite):
         return
     report.done("finite output")
     if report.add(checker.smallest(checker.dropout)):
         layer.subject.without_dropout = True
     report.done("dropout in eval mode")
     checker.inside = look_inside(layer, sizes)
-    wrong_axis = checker.stops("softmax_wrong_axis", checker.axis)
     checker.scale(scale)
-    if wrong_axis:
-        return
-    if checker.stops("heads_mixed", checker.heads) or checker.stops("batch_mixed", checker.batch):
+    if checker.stops(checker.axis) or checker.stops(checker.heads) or checker.stops(checker.batch):
         return
     report.done("batch")
     checker.keys()
-    if checker.stops("real_positions_masked", checker.own_position):
+    if checker.stops(checker.own_position):
         return
     checker.padding()
     checker.future(causal)
@@ -74,14 +67,14 @@ class _Checker:
         self.report, self.layer, self.sizes = report, layer, sizes
         self.inside: Inside | str = "not run"
 
-    def stops(self, name: str, test: Test) -> bool:
-        """Run a test whose failure makes others meaningless."""
-        if not self.report.add(self.smallest(test)):
+    def stops(self, test: Test) -> bool:
+        """Run a test whose failure makes later ones meaningless."""
+        found = self.smallest(test)
+        if not self.report.add(found) or found is None:
             return False
-        if name in self.report.names:
-            for check in AFTER[name]:
-                self.report.skip(check, f"cannot be judged until {name} is repaired")
-        return name in self.report.names
+        for check in LATER:
+            self.report.skip(check, f"cannot be judged until {found.name} is repaired")
+        return True
 
     def smallest(self, test: Test) -> Finding | None:
         """The finding of the smallest sizes that show the fault; only what the full sizes show counts."""
@@ -114,6 +107,12 @@ class _Checker:
         inputs = self.layer.inputs(sizes)
         if bool(torch.isfinite(self.layer(*inputs).context).all()):
             return None
+        form = self.layer.padding
+        if form is not None and form.convention != "additive" and self.layer.needs_mask:
+            other = form._replace(convention="ignore" if form.convention == "attend" else "attend")
+            if bool(torch.isfinite(replace(self.layer, padding=other)(*inputs).context).all()):
+                where = f"the mask hides what it should show; it is read as {other}"
+                return self.finding("padding_attended", where, (*inputs, None))
         return self.finding("not_finite", "for random input without a mask", inputs)
 
     def dropout(self, sizes: Sizes) -> Finding | None:
@@ -141,6 +140,9 @@ class _Checker:
                     continue
             elif key_axis in axes or not (axes or bool((weights.values == 1).all())):
                 continue
+            if shape.count(sizes.rows) == 2 and sizes.keys not in shape and sizes.rows > 1:
+                where = f"the weights of shape {shape} are between the rows of the batch"
+                return self.finding("batch_mixed", where, inputs)
             where = f"weights of shape {shape} sum to one over axis {axes[0] if axes else 'of size 1'}"
             where += f", but the keys are axis {key_axis}" if key_axis is not None else ", and no axis holds the keys"
             return self.finding("softmax_wrong_axis", where, inputs)
@@ -205,16 +207,35 @@ class _Checker:
         if max(count, self.layer.heads) < 2:
             self.report.skip("heads", "there is only one head")
             return None
+        if self.layer.is_self and sizes.keys > 1 and self._sees_itself_alone(sizes):
+            where = "the output of a position does not depend on the others: it attends over its own heads"
+            return self.finding("heads_mixed", where, self.layer.inputs(sizes))
+        known = (
+            weights.query_axis is not None or any(entries_of(weights, sizes, self.layer.is_self))
+            for weights in inside.weights
+        )
+        if not any(known):
+            self.report.skip("heads", "the axes of the weights were not recognised")
+            return None
         self.report.done("heads")
-        where = mixed_positions(inside, sizes, self.layer.is_self)
-        return None if where is None else self.finding("heads_mixed", where, self.layer.inputs(sizes))
+        place = mixed_positions(inside, sizes, self.layer.is_self)
+        return None if place is None else self.finding("heads_mixed", place, self.layer.inputs(sizes))
+
+    def _sees_itself_alone(self, sizes: Sizes) -> bool:
+        seen = self._influence(sizes, False, None)
+        return not bool((seen & ~torch.eye(sizes.keys, dtype=torch.bool)).any())
 
     def batch(self, sizes: Sizes) -> Finding | None:
         if sizes.rows < 2:
             return None
         inputs, changed = self.layer.inputs(sizes), self.layer.inputs_with_other_rows(sizes)
-        if not self.differs(self.layer(*inputs).context[0], self.layer(*changed).context[0]):
-            return None
+        first = self.layer(*inputs).context
+        if not self.differs(first[0], self.layer(*changed).context[0]):
+            turned = inputs[0].flip(0), inputs[1].flip(0), inputs[2].flip(0)
+            if not self.differs(first.flip(0), self.layer(*turned).context):
+                return None
+            where = "the output of a row changes with its place in the batch"
+            return self.finding("batch_mixed", where, inputs, turned)
         inside = look_inside(self.layer, self.sizes)
         several = (
             isinstance(inside, Inside)
@@ -239,9 +260,10 @@ class _Checker:
         return self.report.done(name)
 
     def _tests_of_sums(self) -> list[Test]:
-        tests = [self.constant_values] if self.layer.has_value else [self.nothing_normalises]
-        tests.append(self.used_weights)
-        return tests if self.layer.has_value or not self._sees_a_set() else [*tests, self.equal_tokens]
+        if self.layer.has_value:
+            return [self.constant_values, self.used_weights]
+        tests: list[Test] = [self.nothing_normalises, self.used_weights]
+        return [*tests, self.equal_tokens] if self._sees_a_set() else tests
 
     def _sums_are_known(self) -> bool:
         """Whether the tests of the sum of the weights would have shown weights that do not sum to one."""
@@ -353,7 +375,7 @@ class _Checker:
         """Whether other queries give the same weights; a text if that cannot be judged."""
         if self.layer.is_self:
             return self._ignored_in_scores(is_query=True)
-        return self._weights_stay(lambda call, other: (other[0], *call[1:]))
+        return self._weights_stay(lambda call, other: (other[0], call[1], call[2]))
 
     def _weights_stay(self, change: Callable[[Call, Call], Call]) -> bool | str:
         call, other = self.layer.inputs(self.sizes), self.layer.inputs(self.sizes, seed=1)
@@ -395,11 +417,27 @@ class _Checker:
         tests = [self.padding_at(), *(self.padding_at(12.0, seed) for seed in (0, 2, 4))]  # large: is a mask too weak?
         if layer.padding is not None and layer.is_self and not self._sees_later():
             tests.append(self.padding_at(left=True))  # padding on the right is in the future
-        for test in (*tests, self.more_padding, self.returned_weights, self.real_keys):
+        for test in (self.mask_of_another_row, *tests, self.more_padding, self.returned_weights, self.real_keys):
             if report.add(self.smallest(test)):
                 break
         report.done("padding")
         report.done("real positions")
+
+    def mask_of_another_row(self, sizes: Sizes) -> Finding | None:
+        """The mask of one row does not act on another."""
+        if sizes.rows < 2 or sizes.keys < 2:
+            return None
+        inputs = self.layer.inputs(sizes)
+        every = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
+        for row in (0, sizes.rows - 1):
+            real = every.clone()
+            real[row, -1] = False
+            others = [other for other in range(sizes.rows) if other != row]
+            first, second = (self.layer(*inputs, allowed).context[others] for allowed in (every, real))
+            if self.differs(first, second):
+                where = f"the mask of row {row} changes the output of another row"
+                return self.finding("padding_attended", where, (*inputs, every), (*inputs, real))
+        return None
 
     def more_padding(self, sizes: Sizes) -> Finding | None:
         """More padding changes nothing: padding whose content is removed may still have weight."""
@@ -429,8 +467,8 @@ class _Checker:
         inputs = self.layer.inputs(sizes)
         real = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
         real[:, -1] = False
-        returned = self.layer(*inputs, real).weights
-        if returned is None or normalised_axes(self.layer(*inputs).weights) == []:
+        returned, plain = (self.layer(*inputs, allowed).weights for allowed in (real, None))
+        if returned is None or plain is None or not normalised_axes(plain):
             return None  # it returns something else, such as the scores
         axes = [axis for axis, size in enumerate(returned.shape) if size == sizes.keys]
         hidden = returned.select(axes[-1], -1)
@@ -493,24 +531,24 @@ class _Checker:
             first, second = (self.layer(query, key, part, real).context for part in (value, changed))
             if not self.differs(first, second):
                 return "mask_after_softmax"
-        every = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
-        every[:, -1] = False
-        if causal:
-            every = allowed
-        inside = look_inside(self.layer, sizes, every, causal and with_mask)
+        if not causal:
+            allowed = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
+            allowed[:, -1] = False
+        inside = look_inside(self.layer, sizes, allowed, causal and with_mask)
         if isinstance(inside, Inside) and inside.normalised:
-            first = inside.normalised[0]
-            sees_hidden = _at_hidden(first, first.values.detach(), self.layer.is_self, causal)
+            weights = inside.normalised[0]
+            sees_hidden = _at_hidden(weights, weights.values.detach(), self.layer.is_self, causal)
             if sees_hidden is None or float(sees_hidden.abs().min()) < 1e-12:
                 return "not_finite" if is_broken else otherwise
             if is_broken:
                 return "mask_after_softmax"
-            slopes = first.slopes[:-1] if self.layer.is_self and not causal else first.slopes
-            at_hidden = _at_hidden(first, sum(slope.abs() for slope in slopes), self.layer.is_self, causal, not causal)
+            slopes = weights.slopes[:-1] if self.layer.is_self and not causal else weights.slopes
+            slope = torch.stack(slopes).abs().sum(dim=0)
+            at_hidden = _at_hidden(weights, slope, self.layer.is_self, causal, not causal)
             if at_hidden is not None and float(at_hidden.abs().max()) < 1e-12:
                 return "mask_after_softmax"
             return otherwise
-        returned = self.layer(query, key, value, every, causal and with_mask).weights
+        returned = self.layer(query, key, value, allowed, causal and with_mask).weights
         if returned is not None and sizes.keys == returned.shape[-1]:
             at_end = returned[..., 0, -1] if causal else returned[..., -1]
             if float(at_end.abs().max()) < 1e-12 and not _sums_to(returned, 1.0):

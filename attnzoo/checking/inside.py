@@ -79,6 +79,10 @@ def look_inside(layer: Layer, sizes: Sizes, allowed: Tensor | None = None, causa
         return f"it cannot be called with gradients: {first_line(error)}"
     if not context.requires_grad:
         return "its output has no gradient"
+    try:  # code that changes tensors in place may not have one, either
+        torch.autograd.grad(context.sum(), inputs, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        return f"its output has no gradient: {first_line(error)}"
     events = trace.events
     normalised = [(number, event.result) for number, event in trace.weights()]
     softmaxes = [pair for pair in normalised if events[pair[0]].is_softmax]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .subject import TOLERANCE, CannotCallError, Subject, first_line, gap, largest_difference, leaked_share
+from .subject import TOLERANCE, CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, parts_of
 
 NAMES = {
     "query": ("query", "q", "queries", "hidden", "decoder_hidden", "decoder_state", "dec_hidden", "tgt", "target"),
@@ -194,14 +194,14 @@ class Layer:
         trace: Any = None,
     ) -> LayerOutput:
         named = self.arguments(query, key, value, allowed, causal)
+        # Clones, since code that changes its input would change what is compared next.
+        named = {name: part.clone() if isinstance(part, Tensor) else part for name, part in named.items()}
         result = self.call(named, seed, trace)
         return self.read(result, Sizes(len(query), query.shape[1], key.shape[1]), key)
 
     def read(self, result: Any, sizes: Sizes, key: Tensor) -> LayerOutput:
         """Context and weights of a result."""
-        if isinstance(result, dict):
-            result = tuple(result.values())
-        parts = [part for part in (result if isinstance(result, tuple | list) else (result,)) if _is_numbers(part)]
+        parts = [part for part in parts_of(result) if _is_numbers(part)]
         contexts = [context for part in parts if (context := self._context(part, sizes)) is not None]
         weights = [part for part in parts if _may_be_weights(part, sizes, self.is_self)]
         if not contexts and weights and not self.is_self:  # a layer that returns its weights alone
@@ -293,7 +293,8 @@ def understand(
 def _layouts(is_self: bool, batch_first: bool | None, has_parameters: bool) -> list[str]:
     if batch_first is not None:
         first = "batch_first" if batch_first else "time_first"
-        return [first] if is_self else [first, "step" if batch_first else "step_time_first", "heads"]
+        steps = ["step", "hidden"] if batch_first else ["step_time_first", "hidden_time_first"]
+        return [first] if is_self else [first, *steps, "heads"]
     if is_self:
         return ["batch_first", "time_first"]
     steps = ["step", "hidden", "step_time_first", "hidden_time_first"]
@@ -318,7 +319,7 @@ def _widths(
         sizes = list(dict.fromkeys(sizes + sums))[:8]
         yield from ((query, key, key) for query, key in itertools.permutations(sizes, 2))
         if has_value:
-            yield from (each for each in itertools.product(sizes[:5], repeat=3) if each[1] != each[2])
+            yield from ((q, k, v) for q, k, v in itertools.product(sizes[:5], repeat=3) if k != v)
 
 
 def roles_of(subject: Subject, is_self: bool) -> tuple[dict[str, str], bool]:
@@ -409,8 +410,10 @@ def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[
 
 
 def _rows_are_apart(layer: Layer, sizes: Sizes) -> bool:
-    before, after = (layer(*call).context[0] for call in (layer.inputs(sizes), layer.inputs_with_other_rows(sizes)))
-    return largest_difference(before, after) < TOLERANCE
+    inputs = layer.inputs(sizes)
+    turned = (part.flip(0) for part in inputs)
+    first, other, last = (layer(*call).context for call in (inputs, layer.inputs_with_other_rows(sizes), turned))
+    return max(largest_difference(first[0], other[0]), largest_difference(first.flip(0), last)) < TOLERANCE
 
 
 def with_masks(layer: Layer, sizes: Sizes, mask: str | None) -> Layer:

@@ -14,7 +14,7 @@ from transformers import Cache
 
 from ..cache_names import CACHE, cache_argument
 from .report import Finding, Report
-from .subject import DEEP_TOLERANCE, CannotCallError, Subject, first_line, largest_difference, tensors_of
+from .subject import DEEP_TOLERANCE, CannotCallError, Subject, first_line, largest_difference, parts_of, tensors_of
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 5, 4
 ADAPTER = """A decoder is checked by functions:
@@ -59,7 +59,7 @@ class DecoderFunctions:
         """Logits (B, V) and the next state."""
         tokens = tokens[:, None] if self.column else tokens
         result = _call(self.step, tokens, state, ("state", "hidden", "cache", "past"))
-        logits, new = result[0], result[1]
+        logits, new = parts_of(result)[:2]
         if logits.ndim == 3:
             logits = logits[:, -1] if logits.shape[0] == len(tokens) else logits[-1]
         return logits, new
@@ -104,6 +104,8 @@ def decoder_functions(
     found: dict[str, Any] = {}
     for role, names in usual.items():
         method = next((getattr(target, name) for name in names if hasattr(target, name)), None)
+        if getattr(method, "__func__", None) is nn.Module.forward:  # a module without forward
+            method = None
         found[role] = functions.get(role) or (method if callable(method) else None)
     if found["step"] is None:
         raise CannotCallError(f"kind='decoder_step' needs a function step. {ADAPTER}")

@@ -119,6 +119,15 @@ def _values_read(function: Callable[..., Any]) -> list[Any]:
     return [*variables.nonlocals.values(), *variables.globals.values()]
 
 
+def parts_of(result: Any) -> list[Any]:
+    """The parts of a result, in their order: of a tuple, a list, a dict, or an object with attributes."""
+    if isinstance(result, tuple | list):
+        return list(result)
+    if isinstance(result, Tensor):
+        return [result]
+    return list((result if isinstance(result, dict) else vars(result)).values())
+
+
 def tensors_of(value: Any) -> list[Tensor]:
     """All tensors of a nested structure, of caches and other objects too, in a fixed order."""
     found: list[Tensor] = []

@@ -35,7 +35,7 @@ def as_junit(grade: Grade) -> str:
     }
     suites = ElementTree.Element("testsuites")
     numbers = {name: str(count) for name, count in counts.items()}
-    suite = ElementTree.SubElement(suites, "testsuite", name=grade.subject, **numbers)
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": grade.subject, **numbers})
     for test in grade.tests:
         case = ElementTree.SubElement(suite, "testcase", classname=grade.subject, name=test.name)
         if test.status != PASSED:
@@ -69,8 +69,9 @@ def as_gradescope(grade: Grade) -> str:
         }
         for test in grade.tests
     ]
-    content = {"score": grade.points, "output": "\n".join(grade.problems), "stdout_visibility": "hidden"}
-    return json.dumps({**content, "tests": tests}, indent=1)
+    told = "\n".join(grade.problems)
+    content = {"score": grade.points, "output": told, "stdout_visibility": "hidden", "tests": tests}
+    return json.dumps(content, indent=1)
 
 
 def _call(name: str, prop: str, assignment: Assignment) -> str:
@@ -85,7 +86,7 @@ def as_otter(name: str, points: dict[str, float], assignment: Assignment) -> str
     lines = ["import attnzoo.grading", "from otter.test_files import test_case", "", "OK_FORMAT = False", ""]
     lines += [f"name = {name!r}", f"points = {sum(points.values()):g}", ""]
     for number, (prop, out_of) in enumerate(points.items(), start=1):
-        call = _call("env[{name!r}]".format(name=name), prop, assignment)
+        call = _call(f"env[{name!r}]", prop, assignment)
         lines += ["", f"@test_case(name={prop!r}, points={out_of:g}, hidden=False)", f"def test_{number}(env):"]
         lines += [f"    attnzoo.grading.{call}", ""]
     return "\n".join(lines)
@@ -93,7 +94,7 @@ def as_otter(name: str, points: dict[str, float], assignment: Assignment) -> str
 
 def as_nbgrader(name: str, points: dict[str, float], assignment: Assignment) -> str:
     """A notebook of nbgrader: a cell for the solution, and a locked cell with points for each property."""
-    cells = [_cell(f"{name}-solution", f"### BEGIN SOLUTION\n### END SOLUTION", solution=True)]
+    cells = [_cell(f"{name}-solution", "### BEGIN SOLUTION\n### END SOLUTION", solution=True)]
     for number, (prop, out_of) in enumerate(points.items(), start=1):
         source = f"from attnzoo.grading import expect\n\n{_call(name, prop, assignment)}"
         cells.append(_cell(f"{name}-{number}", source, points=out_of))
@@ -103,9 +104,20 @@ def as_nbgrader(name: str, points: dict[str, float], assignment: Assignment) -> 
 
 
 def _cell(identity: str, source: str, solution: bool = False, points: float | None = None) -> dict[str, object]:
-    graded = {"grade": points is not None, "grade_id": identity, "locked": not solution, "schema_version": 3}
+    graded: dict[str, object] = {
+        "grade": points is not None,
+        "grade_id": identity,
+        "locked": not solution,
+        "schema_version": 3,
+    }
     graded |= {"solution": solution, "task": False} | ({} if points is None else {"points": points})
-    content = {"cell_type": "code", "execution_count": None, "id": identity, "outputs": [], "source": source}
+    content: dict[str, object] = {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": identity,
+        "outputs": [],
+        "source": source,
+    }
     return {**content, "metadata": {"nbgrader": graded}}
 
 

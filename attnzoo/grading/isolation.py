@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -106,10 +107,8 @@ def _read(source: IO[bytes], kept: list[bytes]) -> None:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process and those that it started."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

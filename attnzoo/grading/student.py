@@ -48,7 +48,8 @@ def load(path: str, name: str, arguments: dict[str, Any]) -> Any:
     """The object of a file; a class is called with the arguments."""
     sys.path.append(str(Path(path).parent))  # at the end: a student's random.py must not replace Python's
     spec = importlib.util.spec_from_file_location("submission", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["submission"] = module
     spec.loader.exec_module(module)

@@ -66,7 +66,7 @@ def test_the_json_of_gradescope_is_as_its_specification_says() -> None:
     for test in result["tests"]:
         assert 0 <= test["score"] <= test["max_score"]
         assert test["status"] in ("passed", "failed")
-        assert isinstance(test["name"], str) and isinstance(test["output"], str)
+        assert {type(test[key]) for key in ("name", "output", "visibility")} == {str}
 
 
 def test_junit_counts_failures_and_what_was_not_judged() -> None:
@@ -87,7 +87,7 @@ def test_a_cell_of_nbgrader_accepts_the_solution_and_not_the_fault() -> None:
     assert [cell["metadata"]["nbgrader"]["points"] for cell in graded] == [3, 1]
     for cell in graded:
         exec(cell["source"], {"Attention": type(module_of(RIGHT))})
-        with pytest.raises(AssertionError, match="padding_attended|scale_missing"):
+        with pytest.raises(AssertionError, match=r"padding_attended|scale_missing"):
             exec(cell["source"], {"Attention": type(module_of(FAULTY))})
 
 

@@ -34,7 +34,7 @@ def test_code_that_does_not_run_is_a_finding(name: str, tmp_path: Path) -> None:
 
 def test_code_that_waits_is_ended(tmp_path: Path) -> None:
     """A wait takes no time of the core, and a process that it started ends with it."""
-    source = f"import subprocess, time\nsubprocess.Popen(['sleep', '1234.5'])\nprint('here')\ntime.sleep(1000)"
+    source = "import subprocess, time\nsubprocess.Popen(['sleep', '1234.5'])\nprint('here')\ntime.sleep(1000)"
     began = time.monotonic()
     report = check_apart(written(tmp_path, source), "Attention", Assignment("self_attention", seconds=5))
     assert report["findings"][0]["name"] == "too_slow"

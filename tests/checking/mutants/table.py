@@ -107,6 +107,7 @@ FAULTY = [
         BAHDANAU,
         "the energy leaves the query out",
         "the weights depend on the query",
+        ("query_ignored",),
     ),
     Subject(
         loops.WeightsBeforeTheMask,
