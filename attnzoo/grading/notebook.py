@@ -25,7 +25,7 @@ def expect(target: Any, prop: str, **assignment: Any) -> None:
 
     import torch
 
-    import attnzoo
+    from ..checking.checker import check
 
     asked = Assignment(**{**assignment, "points": {prop: 1}})
     key = repr(sorted({**assignment, "hints": None}.items()))
@@ -33,7 +33,7 @@ def expect(target: Any, prop: str, **assignment: Any) -> None:
     if last is None or last[0] is not target:
         torch.manual_seed(asked.seed)
         made = target(**asked.arguments) if inspect.isclass(target) else target
-        _reports[key] = last = (target, attnzoo.check(made, asked.kind, **asked.options).as_json())
+        _reports[key] = last = (target, check(made, asked.kind, **asked.options).as_json())
     (test,) = grade(getattr(target, "__name__", type(target).__name__), last[1], asked).tests
     if test.status in (FAILED, NOT_JUDGED):
         raise AssertionError(test.message)

@@ -63,7 +63,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     """The report of the check as JSON has it, or one finding about how the code runs."""
     import torch
 
-    import attnzoo
+    from ..checking.checker import check
 
     torch.set_num_threads(1)
     random.seed(request["seed"])
@@ -75,7 +75,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     except BaseException as error:  # sys.exit, too
         return {"findings": [of_error(error, "does_not_load", path)]}
     try:
-        return attnzoo.check(target, request["kind"], **request["options"]).as_json()
+        return check(target, request["kind"], **request["options"]).as_json()
     except BaseException as error:
         return {"findings": [of_error(error, "cannot_be_called", path)]}
 
