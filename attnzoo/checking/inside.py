@@ -55,6 +55,11 @@ class Inside:
     normalised: list[Weights]
     used: list[Weights]
 
+    def adds_keys(self, sizes: Sizes) -> bool:
+        """Whether a softmax is over some more keys than those given, as with ``add_zero_attn`` of torch."""
+        shapes = (event.result.shape for event in self.events if event.is_softmax and event.result.ndim > 1)
+        return any(sizes.keys < shape[-1] <= sizes.keys + 4 for shape in shapes)
+
     @property
     def normalises(self) -> bool:
         """Whether something may make weights sum to one: a softmax, or a quotient of tensors of the input."""

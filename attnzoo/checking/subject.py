@@ -37,6 +37,7 @@ class Subject:
         if isinstance(target, nn.Module):
             self.target = copy.deepcopy(target).cpu().eval().to(dtype)
             self.modules = [self.target]
+            _fill_zeros(self.target)
         parameters = [parameter for module in self.modules for parameter in module.parameters()]
         self.dtype = parameters[0].dtype if parameters else dtype
         self.has_parameters = bool(parameters)
@@ -92,6 +93,15 @@ class Subject:
         """The first of these attributes that one of its modules has, from the outside inwards; None without one."""
         found = (getattr(part, name, None) for part in self.parts for name in names)
         return next((value for value in found if isinstance(value, int | float)), None)
+
+
+def _fill_zeros(module: nn.Module) -> None:
+    """Give random values to matrices and biases that are all zero: they would hide what they are multiplied with."""
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in module.named_parameters():
+        if (parameter.ndim == 2 or name.endswith("bias")) and not bool(parameter.any()):
+            values = torch.randn(parameter.shape, generator=generator) / 5
+            parameter.data.copy_(values)
 
 
 def modules_of(target: Any) -> list[nn.Module]:

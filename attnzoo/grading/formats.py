@@ -76,7 +76,7 @@ def as_gradescope(grade: Grade) -> str:
 
 def _call(name: str, prop: str, assignment: Assignment) -> str:
     """The call of ``expect`` for one property."""
-    given = {key: value for key, value in vars(assignment).items() if key in ("kind", "arguments", "options", "hints", "seed")}
+    given = {key: getattr(assignment, key) for key in ("kind", "arguments", "options", "hints", "seed")}
     named = ", ".join(f"{key}={value!r}" for key, value in given.items() if value)
     return f"expect({name}, {prop!r}, {named})"
 

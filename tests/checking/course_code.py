@@ -225,8 +225,11 @@ class TorchLayer(nn.Module):
     def __init__(self, variant: str = "", width: int = 12, num_heads: int = 3) -> None:
         super().__init__()
         self.variant, self.causal = variant, variant.startswith("causal")
-        self.attention = nn.MultiheadAttention(width, num_heads, dropout=0.1, batch_first=variant != "time first")
+        added = variant == "a zero added"
+        self.attention = nn.MultiheadAttention(width, num_heads, dropout=0.1, add_zero_attn=added, batch_first=True)
         self.norm, self.mlp = nn.LayerNorm(width), nn.Sequential(nn.Linear(width, 20), nn.ReLU(), nn.Linear(20, width))
+        if variant.endswith("from zero"):  # a copy of the module gets other values
+            nn.init.zeros_(self.attention.out_proj.weight)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         length = x.shape[1]
@@ -237,7 +240,7 @@ class TorchLayer(nn.Module):
         if self.variant == "causal, tril":
             later = ~later
         shown = later if self.causal and self.variant != "causal, forgotten" else None
-        if self.variant == "padding forgotten":
+        if self.variant.startswith("padding forgotten"):
             hidden = None
         rate = self.attention.dropout
         if self.variant == "always training":
@@ -310,7 +313,7 @@ FAULTS = {
         self_layer(Loops, "zeroed"),
         self_layer(LoopsOverSource, "weights before the mask", **CROSS),
         self_layer(Matrices, "input times mask", "too weak", "mask of queries", "length statistics"),
-        self_layer(TorchLayer, "inverted", "padding forgotten"),
+        self_layer(TorchLayer, "inverted", "padding forgotten", "padding forgotten, from zero"),
         self_layer(Sdpa, "float in place of bool"),
     ),
     **cases(
@@ -393,7 +396,7 @@ RIGHT = {
         causal=True,
     ),
     **self_layer(CrossMatrices, "", "additive", "True is hidden", "weights first", **CROSS),
-    **self_layer(TorchLayer, "", "block", "causal"),
+    **self_layer(TorchLayer, "", "block", "causal", "a zero added"),
     **self_layer(Sdpa, "", "causal with padding"),
     "function of torch": lambda: ((functional_cross, "attention"), {}),
     "value of another width": lambda: ((nn.MultiheadAttention(8, 2, vdim=6), "attention"), {}),

@@ -33,9 +33,8 @@ def test_right_code_is_not_accused(name: str) -> None:
     assert len(report.checked) >= 7, report
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_the_property_of_a_fault_is_not_passed(name: str) -> None:
-    """The same verdict for the same seed, and no property is both broken and judged by nothing."""
+@pytest.mark.parametrize("name", [name for name in FAULTS if not name.startswith("Loops")])  # those take long
+def test_the_verdict_is_the_same_every_time_and_for_other_weights(name: str) -> None:
     torch.manual_seed(1)
     fault, make = FAULTS[name]
     (module, kind), options = make()
