@@ -30,7 +30,7 @@ from .inside import (
 )
 from .layer import Layer, Sizes, hidden_keys
 from .report import Finding, Report
-from .subject import TOLERANCE, largest_difference
+from .subject import HALF_TOLERANCE, TOLERANCE, largest_difference
 from .tracing import normalised_axes
 
 Test = Callable[[Sizes], Finding | None]
@@ -50,6 +50,9 @@ def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None,
         layer.subject.without_dropout = True
     report.done("dropout in eval mode")
     checker.inside = look_inside(layer, sizes)
+    if isinstance(checker.inside, Inside) and checker.inside.is_half:
+        checker.tolerance = HALF_TOLERANCE
+        report.assumed.append("rounding to 16 bits: smaller faults than that are not seen")
     checker.scale(scale)
     if checker.stops(checker.axis) or checker.stops(checker.heads) or checker.stops(checker.batch):
         return
@@ -65,6 +68,7 @@ def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None,
 class _Checker:
     def __init__(self, report: Report, layer: Layer, sizes: Sizes) -> None:
         self.report, self.layer, self.sizes = report, layer, sizes
+        self.tolerance = TOLERANCE
         self.inside: Inside | str = "not run"
 
     def stops(self, test: Test) -> bool:
@@ -101,7 +105,7 @@ class _Checker:
         return Finding(name, where, *given)
 
     def differs(self, first: Tensor, second: Tensor) -> bool:
-        return largest_difference(first, second) > TOLERANCE
+        return largest_difference(first, second) > self.tolerance
 
     def finite(self, sizes: Sizes) -> Finding | None:
         inputs = self.layer.inputs(sizes)
@@ -303,7 +307,7 @@ class _Checker:
                 continue
             sums = values.sum(dim=axis)
             sums = sums[sums != 0]  # a query from which all keys are hidden
-            if len(sums) and float((sums - 1).abs().max()) > 1e-4:
+            if len(sums) and float((sums - 1).abs().max()) > max(1e-4, self.tolerance):
                 where = f"the weights of shape {tuple(values.shape)} sum to {float(sums[0]):.4g} over the keys"
                 return self.finding("weights_not_normalised", where, self.layer.inputs(sizes))
         return None
@@ -476,7 +480,7 @@ class _Checker:
         hidden = returned.select(axes[-1], -1)
         if self.layer.is_self and len(axes) > 1:
             hidden = hidden.narrow(axes[-2], 0, sizes.queries - 1)
-        if float(hidden.abs().max()) <= TOLERANCE:
+        if float(hidden.abs().max()) <= self.tolerance:
             return None
         where = "the returned weights of hidden keys are not zero; are they taken before the mask?"
         return self.finding("padding_attended", where, (*inputs, real))

@@ -55,6 +55,11 @@ class Inside:
     normalised: list[Weights]
     used: list[Weights]
 
+    @property
+    def is_half(self) -> bool:
+        """Whether something is computed in 16 bits."""
+        return any(event.result.dtype in (torch.float16, torch.bfloat16) for event in self.events)
+
     def adds_keys(self, sizes: Sizes) -> bool:
         """Whether a softmax is over some more keys than those given, as with ``add_zero_attn`` of torch."""
         shapes = (event.result.shape for event in self.events if event.is_softmax and event.result.ndim > 1)

@@ -161,6 +161,8 @@ class Matrices(nn.Module):
             weights = (scores - 10.0 * ~allowed).softmax(-1)
         elif self.variant == "in float32":
             weights = torch.softmax(scores.masked_fill(~allowed, -1e9), -1, dtype=torch.float32).to(x.dtype)
+        elif self.variant == "in bfloat16":
+            weights = scores.masked_fill(~allowed, -1e9).to(torch.bfloat16).softmax(-1).to(x.dtype)
         elif self.variant == "by hand":
             powers = torch.exp(scores - scores.max(-1, keepdim=True).values) * allowed
             weights = powers / powers.sum(-1, keepdim=True)
@@ -388,7 +390,7 @@ RIGHT = {
     **self_layer(
         Matrices,
         *("", "rotary", "grouped queries", "scale before", "linear biases", "window", "infinite with nan_to_num"),
-        *("in float32", "by hand", "by logarithm", "normalised again", "block", "inverted"),
+        *("in float32", "in bfloat16", "by hand", "by logarithm", "normalised again", "block", "inverted"),
     ),
     **self_layer(
         Matrices,
