@@ -39,7 +39,7 @@ def check(
     mask: str | None = None,
     scale: str | float | None = "auto",
     num_heads: int | None = None,
-    width: int | tuple[int, int] | None = None,
+    width: int | tuple[int, ...] | None = None,
     vocab_size: int | None = None,
     pad: int | None = None,
     batch_first: bool | None = None,
@@ -63,7 +63,7 @@ def check(
         scale: the expected factor of dot products: "sqrt" for ``1 / sqrt(d_k)``, or a number. "auto" expects it of
             self-attention and of layers that take query, key and value. None: not checked
         num_heads: the number of heads, if no attribute gives it
-        width: the width of the input, or of query and key
+        width: the width of the input, or of query and key, or of query, key and value
         vocab_size: the number of ids
         pad: the id of padding; for a loss, the label of padding
         batch_first: whether tensors are (batch, time, width)

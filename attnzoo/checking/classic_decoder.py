@@ -58,9 +58,9 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
     vocabulary = vocab_size or (tables[0].num_embeddings if tables else 0)
     is_lstm = bool(recurrent) and isinstance(recurrent[0], nn.LSTM | nn.LSTMCell)
     tokens: list[Callable[[int], Tensor]] = [
-        lambda rows: torch.arange(rows) % vocabulary,
-        lambda rows: (torch.arange(rows) % vocabulary)[None],
-        lambda rows: (torch.arange(rows) % vocabulary)[:, None],
+        lambda rows: torch.full((rows,), vocabulary - 1),  # the same in every row, so that rows can change places
+        lambda rows: torch.full((1, rows), vocabulary - 1),
+        lambda rows: torch.full((rows, 1), vocabulary - 1),
     ]
     states: list[Callable[[Tensor], Any]] = [
         lambda query: query.expand(layers, -1, -1).contiguous(),
@@ -75,8 +75,8 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
     )
     errors: list[str] = []
     working: list[tuple[bool, int, Any, int]] = []
-    for width, (token, state, lay_out) in itertools.product(widths, itertools.product(tokens, states, keys)):
-        function = _bind(subject, roles, token, state, lay_out, is_lstm)
+    for takes_none, width, token, state, lay_out in itertools.product((True, False), widths, tokens, states, keys):
+        function = _bind(subject, roles, token, state, lay_out, is_lstm, takes_none)
         query = torch.randn(ROWS, sizes[0], generator=torch.Generator().manual_seed(0)).to(subject.dtype)
         source = torch.randn(ROWS, LENGTH, width, generator=torch.Generator().manual_seed(1)).to(subject.dtype)
         try:
@@ -106,6 +106,7 @@ def _bind(
     state: Callable[[Tensor], Any],
     lay_out: Callable[[Tensor], Tensor],
     is_lstm: bool,
+    takes_none: bool,
 ) -> Callable[..., Any]:
     def attention(query: Tensor, keys: Tensor, mask: Tensor | None = None) -> Any:
         hidden = state(query)
@@ -115,7 +116,7 @@ def _bind(
             roles["keys"]: lay_out(keys),
         }
         if "mask" in roles and (mask is not None or subject.signature[roles["mask"]].default is not None):
-            named[roles["mask"]] = mask
+            named[roles["mask"]] = mask if mask is not None or takes_none else torch.ones(keys.shape[:2]).bool()
         result = subject.target(**named)
         rows, length = keys.shape[:2]
         parts = result if isinstance(result, tuple | list) else (result,)

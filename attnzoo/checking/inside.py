@@ -1,57 +1,81 @@
-"""The attention weights inside a call: which axis they are normalised over, and how their scores are scaled.
+"""The attention weights inside a call: their axes, the positions they are computed from, and the scale of their scores.
 
-Dimensions: B batch, T queries, S keys, D width.
+A call may make them all at once, or in a loop over rows, heads or queries; then there are several tensors of weights.
+
+Dimensions: B batch, H heads, T queries, S keys, D width.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from .layer import Layer, Sizes
 from .subject import first_line
-from .tracing import PRODUCTS, Event, Trace
+from .tracing import DIVISIONS, EXPONENTIALS, LOG_SOFTMAXES, PRODUCTS, RECIPROCALS, SOFTMAXES, Event, Trace
+from .tracing import is_weight, normalised_axes
 
-BADDBMM = (torch.baddbmm, Tensor.baddbmm)
+LIMIT = 6  # tensors of weights to look at; those of a loop are made by the same code
+
+
+class Weights(NamedTuple):
+    """One tensor of attention weights.
+
+    ``scores`` is the input of its softmax, also of one written by hand, or None. ``key_axis`` and ``query_axis`` are
+    None if they are not known. ``slopes`` are the derivatives by the weights of the output at each query.
+    """
+
+    values: Tensor
+    is_softmax: bool
+    scores: Tensor | None
+    key_axis: int | None
+    query_axis: int | None
+    slopes: list[Tensor]
+
+    @property
+    def axes(self) -> list[int]:
+        """The axes over which the weights sum to one."""
+        return normalised_axes(self.values.detach())
 
 
 @dataclass
 class Inside:
     """An attention whose weights were recorded.
 
-    ``first`` is the event that made the weights, ``last`` the last event that made weights (the same unless they are
-    normalised again). ``key_axis`` and ``query_axis`` are axes of the last weights, None if they are not known.
+    ``normalised`` are tensors that a softmax made, or that sum to one over some axis. ``used`` are the tensors by which
+    values are multiplied; empty if the code does not multiply tensors of them.
     """
 
-    layer: Layer
     inputs: tuple[Tensor, Tensor, Tensor]
-    events: list[Event]
-    first: int
-    last: int
     context: Tensor
-    allowed: Tensor | None = None
-    causal: bool = False
-    key_axis: int | None = None
-    query_axis: int | None = None
+    events: list[Event]
+    normalised: list[Weights]
+    used: list[Weights]
 
     @property
-    def weights(self) -> Tensor:
-        """The weights as they are used."""
-        return self.events[self.last].result
+    def is_half(self) -> bool:
+        """Whether something is computed in 16 bits."""
+        return any(event.result.dtype in (torch.float16, torch.bfloat16) for event in self.events)
+
+    def adds_keys(self, sizes: Sizes) -> bool:
+        """Whether a softmax is over some more keys than those given, as with ``add_zero_attn`` of torch."""
+        shapes = (event.result.shape for event in self.events if event.is_softmax and event.result.ndim > 1)
+        return any(sizes.keys < shape[-1] <= sizes.keys + 4 for shape in shapes)
 
     @property
-    def scores(self) -> Tensor:
-        """The input of torch's softmax. Without one, the logarithm of the weights, which differs by a constant."""
-        event = self.events[self.first]
-        if event.is_softmax and isinstance(event.arguments[0], Tensor):
-            return event.arguments[0]
-        return event.result.clamp(min=1e-300).log()
+    def normalises(self) -> bool:
+        """Whether something may make weights sum to one: a softmax, or a quotient of tensors of the input."""
+        functions = SOFTMAXES | LOG_SOFTMAXES | EXPONENTIALS | RECIPROCALS
+        quotients = (e for e in self.events if e.function in DIVISIONS and len(e.tensors) == 2)
+        return any(e.function in functions for e in self.events) or any(e.tensors[1].requires_grad for e in quotients)
 
-    def run_again(self) -> tuple[Tensor, Tensor]:
-        """The context with the weights as an independent variable, and that variable."""
-        leaf = self.weights.detach().requires_grad_()
-        trace = Trace(without_dropout=True, replaced={self.last: leaf})
-        return self.layer(*self.inputs, self.allowed, self.causal, trace=trace).context, leaf
+    @property
+    def weights(self) -> list[Weights]:
+        """The normalised weights, or the used ones if none is normalised."""
+        return self.normalised or self.used
 
 
 def look_inside(layer: Layer, sizes: Sizes, allowed: Tensor | None = None, causal: bool = False) -> Inside | str:
@@ -65,60 +89,94 @@ def look_inside(layer: Layer, sizes: Sizes, allowed: Tensor | None = None, causa
         return f"it cannot be called with gradients: {first_line(error)}"
     if not context.requires_grad:
         return "its output has no gradient"
-    found = [(number, event) for number, event in trace.weights() if event.result.numel() % sizes.keys == 0]
-    found = [(number, event) for number, event in found if _matters(context, event.result)]
-    softmaxes = [number for number, event in found if event.is_softmax]
-    if nn.functional.multi_head_attention_forward in trace.calls:
-        return "it happens inside torch.nn.MultiheadAttention"
-    if len(softmaxes) > 1:
-        return f"it has {len(softmaxes)} softmaxes; check each attention layer separately"
-    if not found:
-        return "no tensor inside has weights that sum to one"
-    inside = Inside(layer, inputs, trace.events, (softmaxes or [found[0][0]])[0], found[-1][0], context)
-    inside.allowed, inside.causal = allowed, causal
-    inside.key_axis = _key_axis(inside, sizes)
-    inside.query_axis = _query_axis(inside, sizes)
-    return inside
+    try:  # code that changes tensors in place may not have one, either
+        torch.autograd.grad(context.sum(), inputs, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        return f"its output has no gradient: {first_line(error)}"
+    events = trace.events
+    normalised = [(number, event.result) for number, event in trace.weights()]
+    softmaxes = [pair for pair in normalised if events[pair[0]].is_softmax]
+    normalised = softmaxes or normalised
+    used = list(_multipliers(events, sizes))
+    normalised = [pair for pair in normalised if pair[1].numel() % sizes.keys == 0]
+    both, count = [*normalised, *used], len(normalised)
+    slopes = _slopes(context, [part for _, part in both], sizes)
+    found: dict[bool, list[Weights]] = {True: [], False: []}
+    for place, ((number, part), by_query) in enumerate(zip(both, slopes, strict=True)):
+        if not any(bool(slope.any()) for slope in by_query):
+            continue
+        is_made = place < count
+        query_axis = _query_axis(part, by_query, sizes, layer.is_self)
+        axes = [axis for axis, size in enumerate(part.shape) if size == sizes.keys and axis != query_axis]
+        key_axis = axes[0] if len(axes) == 1 else None
+        scores = _scores(events, number) if is_made else None
+        is_softmax = is_made and bool(softmaxes)
+        found[is_made].append(Weights(part, is_softmax, scores, key_axis, query_axis, by_query))
+    return Inside(inputs, context, events, *(_some(found[is_made]) for is_made in (True, False)))
 
 
-def _matters(context: Tensor, part: Tensor) -> bool:
-    gradient = torch.autograd.grad(context.sum() + context.square().sum(), part, retain_graph=True, allow_unused=True)
-    return gradient[0] is not None
+def _some(parts: list[Weights]) -> list[Weights]:
+    """At most ``LIMIT`` of them, from the first to the last."""
+    if len(parts) <= LIMIT:
+        return parts
+    return [parts[place * (len(parts) - 1) // (LIMIT - 1)] for place in range(LIMIT)]
 
 
-def positions_of(value: Tensor, inputs: Tensor) -> list[int]:
-    """The positions of ``inputs`` (B, T, D) that a scalar depends on."""
-    if not value.requires_grad:
-        return []
-    gradient = torch.autograd.grad(value, inputs, retain_graph=True, allow_unused=True)[0]
-    if gradient is None:
-        return []
-    return gradient.abs().sum(dim=(0, 2)).nonzero().flatten().tolist()
+def _multipliers(events: list[Event], sizes: Sizes) -> Iterator[tuple[int, Tensor]]:
+    """The factors with an axis of queries and one of keys that are multiplied with another tensor of the input."""
+    needed = sorted((sizes.queries, sizes.keys))
+    for number, event in enumerate(events):
+        parts = [part for part in event.tensors if not is_weight(part)]
+        if event.function not in PRODUCTS or len(parts) != 2:
+            continue
+        for part in parts:
+            if part.ndim >= 2 and sorted(size for size in part.shape if size in needed) == needed:
+                yield number, part
 
 
-def _key_axis(inside: Inside, sizes: Sizes) -> int | None:
-    axes = [axis for axis, size in enumerate(inside.weights.shape) if size == sizes.keys]
-    if not inside.layer.is_self:
+def _slopes(context: Tensor, parts: list[Tensor], sizes: Sizes) -> list[list[Tensor]]:
+    """For each tensor, the derivative of the output (B, T, D) at each query by it."""
+    by_query = []
+    for position in range(sizes.queries if parts else 0):
+        output = context[:, position]
+        total = (output * noise(output)).sum()
+        found: tuple[Any, ...] = (None,) * len(parts)
+        if total.requires_grad:
+            found = torch.autograd.grad(total, parts, retain_graph=True, allow_unused=True)
+        by_query.append([torch.zeros_like(p) if s is None else s for s, p in zip(found, parts, strict=True)])
+    return [list(each) for each in zip(*by_query, strict=True)]
+
+
+def _query_axis(part: Tensor, slopes: list[Tensor], sizes: Sizes, is_self: bool) -> int | None:
+    """The axis of queries: in cross-attention by its size, else the one along which only index t acts on output t."""
+    axes = [axis for axis, size in enumerate(part.shape) if size == sizes.queries]
+    if not is_self:
         return axes[0] if len(axes) == 1 else None
-    context, leaf = inside.run_again()
-    weighted = (context * noise(context)).sum()
-    if not weighted.requires_grad:
-        return None
-    slope = torch.autograd.grad(weighted, leaf, create_graph=True, allow_unused=True)[0]
-    if slope is None:
-        return None
     for axis in axes:
-        parts = slope.select(axis, 0), slope.select(axis, -1)  # a mask may hide one of them
-        seen = [positions_of((part * noise(part)).sum(), inside.inputs[0]) for part in parts]
-        if any(seen) and {*seen[0]} <= {0} and {*seen[1]} <= {sizes.keys - 1}:
+        acts = [_indices(slope, axis) for slope in slopes]
+        if any(acts) and all(seen <= {position} for position, seen in enumerate(acts)):
             return axis
     return None
 
 
-def _query_axis(inside: Inside, sizes: Sizes) -> int | None:
-    axes = [axis for axis, size in enumerate(inside.weights.shape) if size == sizes.queries]
-    axes = [axis for axis in axes if axis != inside.key_axis]
-    return axes[0] if len(axes) == 1 else None
+def _indices(values: Tensor, axis: int) -> set[int]:
+    """The indices along an axis at which some entry is not zero."""
+    others = [other for other in range(values.ndim) if other != axis]
+    entries = values.abs().sum(dim=others) if others else values.abs()
+    return {*entries.nonzero().flatten().tolist()}
+
+
+def _scores(events: list[Event], number: int) -> Tensor | None:
+    """The input of the softmax that made the weights of an event; that of ``exp`` for one written by hand."""
+    event = events[number]
+    if not event.is_softmax:
+        earlier = [e for e in events[: number + 1] if e.function in EXPONENTIALS]
+        same = [each for each in earlier if each.result.shape == event.result.shape]
+        if not same:
+            return None
+        event = same[-1]
+        event = next((e for e in events if e.function in LOG_SOFTMAXES and e.result is event.tensors[0]), event)
+    return event.tensors[0] if event.tensors and event.tensors[0].requires_grad else None
 
 
 def noise(like: Tensor) -> Tensor:
@@ -126,145 +184,147 @@ def noise(like: Tensor) -> Tensor:
     return torch.randn(like.shape, generator=torch.Generator().manual_seed(3)).to(like.dtype)
 
 
-def foreign_positions(inside: Inside, sizes: Sizes) -> str | None:
-    """The place where a score, value or output depends on a position that it should not, or None."""
-    scores, last = inside.scores, inside.weights
-    key_axis = inside.key_axis if inside.key_axis is not None else last.ndim - 1
-    query_axis = inside.query_axis if inside.query_axis is not None else last.ndim - 2
-    by_position = scores.shape == last.shape and last.ndim >= 3 and last.shape[key_axis] == sizes.keys
-    by_position = by_position and query_axis != key_axis
-    if by_position and last.shape[query_axis] == sizes.queries and not inside.layer.is_step:
-        places = ((0, sizes.keys - 1), (sizes.queries - 1, 0)) if inside.events[inside.first].is_softmax else ()
-        for place in places:
-            entry = scores.movedim((query_axis, key_axis), (0, 1))[place]
-            if not bool(torch.isfinite(entry).all()):
-                continue
-            query, key = ({*place}, {*place}) if inside.layer.is_self else ({place[0]}, {place[1]})
-            for what, inputs, own in (("positions", inside.inputs[0], query), ("keys", inside.inputs[1], key)):
-                seen = positions_of((entry * noise(entry)).sum(), inputs)
-                if not {*seen} <= own:
-                    return f"the score of query {place[0]} and key {place[1]} is computed from {what} {seen}"
-        context, leaf = inside.run_again()
-        for position in range(sizes.queries):
-            part = context[:, position]
-            slope = torch.autograd.grad((part * noise(part)).sum(), leaf, retain_graph=True, allow_unused=True)[0]
-            if slope is None:
-                continue
-            axes = [axis for axis in range(slope.ndim) if axis != query_axis]
-            seen = slope.abs().sum(dim=axes).nonzero().flatten().tolist()
-            if not {*seen} <= {position}:
-                return f"the output of position {position} is computed from the weights of queries {seen}"
+def positions_of(value: Tensor, inputs: Tensor) -> set[int]:
+    """The positions of ``inputs`` (B, T, D) that a scalar depends on."""
+    gradient = torch.autograd.grad(value, inputs, retain_graph=True, allow_unused=True)[0]
+    return set() if gradient is None else _indices(gradient, 1)
+
+
+def entries_of(weights: Weights, sizes: Sizes, is_self: bool) -> Iterator[tuple[int | None, int, Tensor]]:
+    """A query (None if it is not known), a key and a finite score of both, for some of them, of two heads or rows.
+
+    In self-attention the key is another position than the query, if the query is known.
+    """
+    scores = weights.scores
+    if scores is None or scores.shape != weights.values.shape:
+        return
+    query_axis, key_axis = weights.query_axis, weights.key_axis
+    if is_self and None in (query_axis, key_axis):
+        axes = [axis for axis, size in enumerate(scores.shape) if size == sizes.keys]
+        if len(axes) == 2:  # which of both is which makes no difference to what follows
+            query_axis, key_axis = axes
+    if key_axis is None:
+        return
+    last = sizes.queries - 1
+    for query, key in ((0, sizes.keys - 1), (last, 0), (last, sizes.keys // 2), (last // 2, 1), (0, 2)):
+        if key >= sizes.keys or (query == key and is_self and query_axis is not None):
+            continue
+        chosen = scores.select(key_axis, key)
+        if query_axis is not None:
+            chosen = chosen.select(query_axis - (query_axis > key_axis), query)
+        chosen = chosen.flatten()
+        for entry in (chosen[0], chosen[-1])[: len(chosen)]:
+            if bool(entry.isfinite() & (entry > -1e4)):
+                yield query if query_axis is not None else None, key, entry
+
+
+def mixed_positions(inside: Inside, sizes: Sizes, is_self: bool) -> str | None:
+    """The place where a wrong view put another position in the place of a score or an output, or None.
+
+    A score that depends on more positions than its query and its key is no fault: convolutions and statistics do that.
+    A wrong view makes a score that does not depend on its own query or key, but on others.
+    """
+    for weights in inside.weights:
+        for query, key, entry in entries_of(weights, sizes, is_self):
+            of_queries, of_keys = (positions_of(entry, part) for part in inside.inputs[:2])
+            if is_self:
+                own = {key} if query is None else {query, key}
+                is_mixed = not own <= of_keys and len(of_keys - own) >= len(own - {query})
+                is_mixed = is_mixed and (query is not None or len(of_keys) > 1)
+            else:
+                is_mixed = bool(of_keys) and key not in of_keys
+                is_mixed |= query is not None and bool(of_queries) and query not in of_queries
+            if is_mixed:
+                places = sorted(of_keys | (set() if is_self else of_queries))
+                at = "" if query is None else f"query {query} and "
+                return f"the score of {at}key {key} is computed from positions {places}"
+        query_axis = weights.query_axis
+        if query_axis is None:
+            axes = [axis for axis, size in enumerate(weights.values.shape) if size == sizes.queries]
+            axes = [axis for axis in axes if axis not in weights.axes]
+            query_axis = axes[0] if len(axes) == 1 and weights.values.ndim > 1 else None
+        if query_axis is not None:
+            for position, slope in enumerate(weights.slopes):
+                indices = _indices(slope, query_axis)
+                if indices and position not in indices:
+                    return f"the output of position {position} is computed from the weights of queries {indices}"
     return None
 
 
-@dataclass
-class Scale:
+def rows_permuted(inside: Inside, sizes: Sizes) -> bool:
+    """Whether the output of row 0 is computed from weights of another row in place of its own."""
+    for weights in inside.weights:
+        if weights.scores is None or weights.scores.shape != weights.values.shape or not weights.values.ndim:
+            continue
+        slope = torch.stack(weights.slopes)  # of all rows: the caller found that rows are mixed
+        output = inside.context[:1]
+        row = torch.autograd.grad((output * noise(output)).sum(), weights.values, retain_graph=True, allow_unused=True)
+        if row[0] is None or float((row[0] != 0).sum()) > float((slope != 0).any(0).sum()) / sizes.rows * 1.01:
+            continue
+        for index in _indices(row[0], 0):
+            gradient = torch.autograd.grad(_finite_sum(weights.scores[index]), inside.inputs[1], retain_graph=True)[0]
+            seen = _indices(gradient, 0)
+            if seen != {0} and len(seen) < sizes.rows:
+                return True
+    return False
+
+
+def _finite_sum(values: Tensor) -> Tensor:
+    return values[torch.isfinite(values)].sum()
+
+
+class Scale(NamedTuple):
     """The factor of the dot products, and the width of one head."""
 
     factor: float
     width: int
 
 
-def measured_scale(inside: Inside) -> Scale | str:
-    """The scale of dot-product scores, or a text that says why there is none or why it is unknown.
+def measured_scale(inside: Inside, sizes: Sizes, is_self: bool) -> Scale | str:
+    """The scale of dot-product scores, or the reason why it is not known.
 
-    The product that became the scores is found by comparing the two, up to a factor and a constant for each query. Its
-    operands are followed back to the earliest tensors that differ from them by a factor alone.
+    For a score ``f q · k + b`` the derivative by q is f k, and that by k is f q. So its norm is f times that of q and k
+    together, also if both were rotated. A score of another form has a quotient that varies from entry to entry.
     """
-    scores = inside.scores.detach()
-    axis = inside.key_axis if inside.key_axis is not None and inside.first == inside.last else scores.ndim - 1
-    axis = axis if axis < scores.ndim else scores.ndim - 1
-    for number in range(inside.first - 1, -1, -1):
-        event = inside.events[number]
-        operands = _operands(event, inside.events[:number])
-        if operands is None or event.result.numel() != scores.numel():
+    measured: list[Scale] = []
+    for weights in inside.weights:
+        for _, _, entry in entries_of(weights, sizes, is_self):
+            norms, count = torch.zeros(2, dtype=torch.float64), 0
+            for edge, values in _origins(entry, inside):
+                slope = torch.autograd.grad(entry, edge, retain_graph=True, allow_unused=True)[0]
+                if slope is None:
+                    continue
+                shown = slope != 0
+                norms += torch.stack([(slope * shown).square().sum(), (values * shown).square().sum()]).detach()
+                count += int(shown.sum())
+            if not count or not float(norms.min()):
+                return "the scores are not a dot product of a query and a key"
+            measured.append(Scale(float((norms[0] / norms[1]).sqrt()), count // 2))
+    if not measured:
+        return "no scores were recognised" if inside.normalised else "no softmax was recognised"
+    first = measured[0]
+    if any(abs(each.factor / first.factor - 1) > 1e-3 or each.width != first.width for each in measured):
+        return "the scores are not dot products with one factor"
+    return first
+
+
+def _origins(score: Tensor, inside: Inside) -> list[tuple[GradientEdge | Tensor, Tensor]]:
+    """What a score is computed from: the last products with weights, or the inputs, and their values."""
+    made = {event.edge.node: event for event in inside.events if event.edge is not None and event.values is not None}
+    inputs = {id(part): part for part in inside.inputs}
+    found: list[tuple[GradientEdge | Tensor, Tensor]] = []
+    waiting, seen = [score.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
             continue
-        left, right, width = operands
-        # baddbmm adds a tensor to the product.
-        product = torch.bmm(left, right) if event.function in BADDBMM else event.result
-        factor = _factor(product.detach().reshape(scores.shape), scores, axis)
-        if factor is None:
-            continue
-        if any(_is_weight(part, inside) for part in (left, right)):
-            return "the scores are not a dot product of a query and a key"
-        for part in (left, right):
-            factor *= _factor_of_origin(part, inside, number, width)
-        return Scale(factor, width)
-    return "the scores are not a dot product of a query and a key"
-
-
-def _operands(event: Event, earlier: list[Event]) -> tuple[Tensor, Tensor, int] | None:
-    """The two factors of a product and the size of the axis that is summed over."""
-    tensors = [part for part in event.arguments if isinstance(part, Tensor)]
-    if event.function in PRODUCTS and len(tensors) >= 2:
-        return tensors[0], tensors[1], tensors[0].shape[-1]
-    if event.function in BADDBMM and len(tensors) >= 3:
-        return tensors[1], tensors[2], tensors[1].shape[-1]
-    if event.function is torch.einsum and isinstance(event.arguments[0], str):
-        equation, parts = event.arguments[0].replace(" ", ""), list(event.arguments[1:])
-        parts = [item for part in parts for item in (part if isinstance(part, list | tuple) else (part,))]
-        names, out = equation.split("->")[0].split(","), equation.split("->")[-1]
-        if len(parts) == 2 and len(names) == 2:
-            names = [name.replace("...", "") for name in names]
-            summed = [letter for letter in names[0] if letter in names[1] and letter not in out]
-            if len(summed) == 1:
-                place = names[0].index(summed[0]) - len(names[0])
-                return parts[0], parts[1], parts[0].shape[place]
-    if event.function in (torch.sum, Tensor.sum) and tensors:
-        for other in reversed(earlier):
-            if other.result is tensors[0] and other.function in (torch.mul, Tensor.mul, Tensor.__mul__):
-                factors = [part for part in other.arguments if isinstance(part, Tensor)]
-                width = tensors[0].numel() // max(1, event.result.numel())
-                return (factors[0], factors[1], width) if len(factors) == 2 else None
-    return None
-
-
-def _is_weight(part: Tensor, inside: Inside) -> bool:
-    """Whether it is a parameter, or a view of one."""
-    parameters = (weight for module in inside.layer.subject.modules for weight in module.parameters())
-    place = part.untyped_storage().data_ptr()
-    return any(weight.untyped_storage().data_ptr() == place for weight in parameters)
-
-
-def _factor(product: Tensor, scores: Tensor, axis: int) -> float | None:
-    """The number that turns the product into the scores, up to a constant for each query."""
-    finite = torch.isfinite(scores) & (scores > -1e4)
-    if not bool(finite.all()):
-        scores, product = scores.where(finite, torch.zeros(())), product.where(finite, torch.zeros(()))
-    count = finite.sum(dim=axis, keepdim=True).clamp(min=1)
-    scores = (scores - scores.sum(dim=axis, keepdim=True) / count) * finite
-    product = (product - product.sum(dim=axis, keepdim=True) / count) * finite
-    if not float(product.square().sum()):
-        return None
-    factor = float((scores * product).sum() / product.square().sum())
-    error = float((scores - factor * product).abs().max())
-    return factor if factor and error <= 1e-4 * max(float(scores.abs().max()), 1e-12) else None
-
-
-def _factor_of_origin(part: Tensor, inside: Inside, before: int, width: int) -> float:
-    """The product of all scalar factors that were applied to an operand after it was computed."""
-    values = part.detach()
-    candidates = [*(each.detach() for each in inside.inputs), *(e.result.detach() for e in inside.events[:before])]
-    for candidate in candidates:
-        if candidate.numel() == 0 or values.numel() % candidate.numel():
-            continue
-        copies = values.numel() // candidate.numel()
-        forms = [(candidate.flatten().abs(), values.flatten().abs())]
-        if candidate.numel() % width == 0 and width > 1:
-            rows = candidate.reshape(-1, width), _rows(values, width)
-            forms.append((rows[0].norm(dim=1), rows[1].norm(dim=1)))
-        for old, new in forms:
-            old, new = old.sort().values, new.sort().values[::copies]
-            total = float(old.square().sum())
-            if len(old) != len(new) or not total:
-                continue
-            ratio = float((old * new).sum()) / total
-            if ratio and float((new - ratio * old).abs().max()) <= 1e-6 * max(float(new.abs().max()), 1e-12):
-                return ratio
-    return 1.0
-
-
-def _rows(values: Tensor, width: int) -> Tensor:
-    """The vectors of one operand: along the last axis, or along the one before it in a transposed key."""
-    is_transposed = values.shape[-1] != width and values.ndim > 1 and values.shape[-2] == width
-    return (values.mT if is_transposed else values).reshape(-1, width)
+        seen.add(node)
+        event = made.get(node)
+        variable = inputs.get(id(getattr(node, "variable", None)))
+        if event is not None and event.edge is not None and event.values is not None:
+            found.append((event.edge, event.values))
+        elif variable is not None:
+            found.append((variable, variable.detach()))
+        else:
+            waiting += [parent for parent, _ in node.next_functions]
+    return found

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .subject import CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, tolerance_of
+from .subject import TOLERANCE, CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, parts_of
 
 NAMES = {
     "query": ("query", "q", "queries", "hidden", "decoder_hidden", "decoder_state", "dec_hidden", "tgt", "target"),
@@ -58,6 +58,7 @@ class MaskForm(NamedTuple):
             "BTS": allowed,
             "B1TS": allowed[:, None],
             "BHTS": allowed[:, None].expand(-1, heads, -1, -1),
+            "B*HTS": allowed.repeat_interleave(heads, dim=0),
             "TS": allowed[0],
             "SB": allowed[:, 0].T,
         }
@@ -70,7 +71,7 @@ class MaskForm(NamedTuple):
 
     def __str__(self) -> str:
         kind = self.kind if self.convention != "additive" else "float"
-        letters = ", ".join(self.shape)
+        letters = ", ".join(self.shape).replace("B, *, H", "B * H")
         return f"{kind} of shape ({letters}), {CONVENTIONS[self.convention]} ({self.convention!r})"
 
 
@@ -81,7 +82,7 @@ class Layer:
     subject: Subject
     roles: dict[str, str]  # of parameters by name
     layout: str  # "batch_first", "time_first", "heads", "step", "step_time_first", "hidden_time_first", "hidden"
-    widths: tuple[int, int]
+    widths: tuple[int, int, int]  # of query, key and value
     heads: int
     is_self: bool
     by_position: bool = False
@@ -95,14 +96,16 @@ class Layer:
         return not self.is_self and "value" in self.roles.values()
 
     @property
+    def taken(self) -> set[int]:
+        """The sizes that a number of rows or positions must not equal, or their axes could be confused."""
+        parts = (parameter for module in self.subject.modules for parameter in module.parameters())
+        heads = max(1, self.heads)
+        return {1, 2, heads, *self.widths, *(w // heads for w in self.widths), *(n for p in parts for n in p.shape)}
+
+    @property
     def is_step(self) -> bool:
         """Whether it takes one query for each row, without an axis of time."""
         return self.layout.startswith(("step", "hidden"))
-
-    @property
-    def tolerance(self) -> float:
-        """Differences below it are rounding."""
-        return tolerance_of(self.subject.dtype)
 
     def has(self, role: str) -> bool:
         """Whether some parameter has this role."""
@@ -113,13 +116,15 @@ class Layer:
         generator = torch.Generator().manual_seed(seed)
 
         def draw(*shape: int) -> Tensor:
-            return (torch.randn(*shape, generator=generator) * 10).round().div(10).mul(size).to(self.subject.dtype)
+            tenths = (torch.randn(*shape, generator=generator) * 10).round()
+            tenths = tenths.masked_fill(tenths == 0, 1.0)  # a zero would hide what it is multiplied with
+            return tenths.div(10).mul(size).to(self.subject.dtype)
 
         query = draw(sizes.rows, sizes.queries, self.widths[0])
         if self.is_self:
             return query, query, query
         key = draw(sizes.rows, sizes.keys, self.widths[1])
-        return query, key, draw(sizes.rows, sizes.keys, self.widths[1]) if self.has_value else key
+        return query, key, draw(sizes.rows, sizes.keys, self.widths[2]) if self.has_value else key
 
     def inputs_with_other_rows(self, sizes: Sizes) -> tuple[Tensor, Tensor, Tensor]:
         """The inputs, with other rows than the first one."""
@@ -130,10 +135,13 @@ class Layer:
     def arguments(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None = None, causal: bool = False
     ) -> dict[str, Any]:
-        """The arguments by name. ``allowed`` (B, S) is True on the keys that are not padding."""
+        """The arguments by name.
+
+        ``allowed`` is True on the keys that are not padding (B, S), or on the pairs that are not hidden (B, T, S).
+        """
         rows, queries, keys = len(query), query.shape[1], key.shape[1]
         real = torch.ones(rows, keys, dtype=torch.bool) if allowed is None else allowed
-        pairs = real[:, None].expand(-1, queries, -1)
+        pairs = real[:, None].expand(-1, queries, -1) if real.ndim == 2 else real
         named: dict[str, Any] = {}
         for name, role in self.roles.items():
             if role in ("query", "x"):
@@ -144,8 +152,8 @@ class Layer:
                 named[name] = real.sum(dim=1)
             elif role in ("mask", "padding"):
                 form, shown = None, pairs
-                if role == "mask" and causal and self.pairs is not None:
-                    form, shown = self.pairs, pairs.tril()
+                if role == "mask" and (causal or real.ndim == 3) and self.pairs is not None:
+                    form, shown = self.pairs, pairs.tril() if causal else pairs
                 elif role == self.mask_role and (allowed is not None or self.needs_mask):
                     form = self.padding
                 named[name] = form.make(shown, self.heads, self.subject.dtype) if form else None
@@ -186,14 +194,14 @@ class Layer:
         trace: Any = None,
     ) -> LayerOutput:
         named = self.arguments(query, key, value, allowed, causal)
+        # Clones, since code that changes its input would change what is compared next.
+        named = {name: part.clone() if isinstance(part, Tensor) else part for name, part in named.items()}
         result = self.call(named, seed, trace)
         return self.read(result, Sizes(len(query), query.shape[1], key.shape[1]), key)
 
     def read(self, result: Any, sizes: Sizes, key: Tensor) -> LayerOutput:
         """Context and weights of a result."""
-        if isinstance(result, dict):
-            result = tuple(result.values())
-        parts = [part for part in (result if isinstance(result, tuple | list) else (result,)) if _is_numbers(part)]
+        parts = [part for part in parts_of(result) if _is_numbers(part)]
         contexts = [context for part in parts if (context := self._context(part, sizes)) is not None]
         weights = [part for part in parts if _may_be_weights(part, sizes, self.is_self)]
         if not contexts and weights and not self.is_self:  # a layer that returns its weights alone
@@ -237,12 +245,11 @@ def _may_be_weights(part: Tensor, sizes: Sizes, is_self: bool) -> bool:
     return others % (sizes.rows * sizes.queries) == 0 and part.ndim <= 4
 
 
-def all_sizes(widths: tuple[int, ...], heads: int, is_self: bool, is_step: bool) -> Sizes:
+def all_sizes(layer: Layer) -> Sizes:
     """Numbers of rows, queries and keys that no other size of the layer equals."""
-    taken = {*widths, heads, *(width // max(1, heads) for width in widths), 1, 2}
-    free = [size for size in (3, 5, 7, 9, 11, 13) if size not in taken]
-    rows, queries, keys = free[:3]
-    return Sizes(rows, keys if is_self else 1 if is_step else queries, keys)
+    free = (size for size in itertools.count(3, 2) if size not in layer.taken)
+    rows, queries, keys = next(free), next(free), next(free)
+    return Sizes(rows, keys if layer.is_self else 1 if layer.is_step else queries, keys)
 
 
 def understand(
@@ -250,7 +257,7 @@ def understand(
     is_self: bool,
     mask: str | None = None,
     num_heads: int | None = None,
-    width: int | tuple[int, int] | None = None,
+    width: int | tuple[int, ...] | None = None,
     batch_first: bool | None = None,
 ) -> tuple[Layer, Sizes]:
     """Find out how to call a layer.
@@ -265,12 +272,12 @@ def understand(
     errors: dict[str, str] = {}
     working: list[tuple[Layer, Sizes]] = []
     for layout in layouts:
-        for widths in _widths(subject, is_self, width, int(heads)):
+        for widths in _widths(subject, is_self, width, "value" in roles.values(), int(heads)):
             count = int(heads) or (2 if layout == "heads" else 1)
-            if any(part % count for part in widths):
+            if layout == "heads" and any(part % count for part in widths):
                 continue
             layer = Layer(subject, roles, layout, widths, count, is_self, by_position)
-            sizes = all_sizes(widths, count, is_self, layer.is_step)
+            sizes = all_sizes(layer)
             found = _first_that_runs(layer, sizes, mask, errors)
             if found is not None:
                 working.append((found, sizes))
@@ -286,7 +293,8 @@ def understand(
 def _layouts(is_self: bool, batch_first: bool | None, has_parameters: bool) -> list[str]:
     if batch_first is not None:
         first = "batch_first" if batch_first else "time_first"
-        return [first] if is_self else [first, "step" if batch_first else "step_time_first", "heads"]
+        steps = ["step", "hidden"] if batch_first else ["step_time_first", "hidden_time_first"]
+        return [first] if is_self else [first, *steps, "heads"]
     if is_self:
         return ["batch_first", "time_first"]
     steps = ["step", "hidden", "step_time_first", "hidden_time_first"]
@@ -294,20 +302,24 @@ def _layouts(is_self: bool, batch_first: bool | None, has_parameters: bool) -> l
 
 
 def _widths(
-    subject: Subject, is_self: bool, width: int | tuple[int, int] | None, heads: int
-) -> Iterator[tuple[int, int]]:
+    subject: Subject, is_self: bool, width: int | tuple[int, ...] | None, has_value: bool, heads: int
+) -> Iterator[tuple[int, int, int]]:
     if width is not None:
-        yield (width, width) if isinstance(width, int) else width
+        given = (width,) if isinstance(width, int) else width
+        yield (given[0], given[min(1, len(given) - 1)], given[-1])
         return
     found = [int(value) for name in WIDTHS if (value := subject.attribute(name))]
     for module in subject.modules:
         found += [part.in_features for part in module.modules() if isinstance(part, nn.Linear)]
         found += [size for parameter in module.parameters() for size in parameter.shape]
     sizes = list(dict.fromkeys(size for size in found if 1 < size <= 4096)) or [12 * max(1, heads), 8]
-    yield from ((size, size) for size in sizes)
+    yield from ((size, size, size) for size in sizes)
     if not is_self:
         sums = [total - part for total in sizes for part in sizes if total > part]
-        yield from itertools.permutations(list(dict.fromkeys(sizes + sums))[:8], 2)
+        sizes = list(dict.fromkeys(sizes + sums))[:8]
+        yield from ((query, key, key) for query, key in itertools.permutations(sizes, 2))
+        if has_value:
+            yield from ((q, k, v) for q, k, v in itertools.product(sizes[:5], repeat=3) if k != v)
 
 
 def roles_of(subject: Subject, is_self: bool) -> tuple[dict[str, str], bool]:
@@ -374,8 +386,8 @@ def mask_forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
                 yield MaskForm(shape, convention, kind)
 
 
-PADDING_SHAPES = ("BS", "B1S", "B11S", "BTS", "B1TS", "BHTS", "SB")
-PAIR_SHAPES = ("TS", "BTS", "B1TS", "BHTS")
+PADDING_SHAPES = ("BS", "B1S", "B11S", "BTS", "B1TS", "BHTS", "B*HTS", "SB")
+PAIR_SHAPES = ("TS", "BTS", "B1TS", "BHTS", "B*HTS")
 
 
 def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[str, str]) -> Layer | None:
@@ -398,8 +410,10 @@ def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[
 
 
 def _rows_are_apart(layer: Layer, sizes: Sizes) -> bool:
-    before, after = (layer(*call).context[0] for call in (layer.inputs(sizes), layer.inputs_with_other_rows(sizes)))
-    return largest_difference(before, after) < layer.tolerance
+    inputs = layer.inputs(sizes)
+    turned = (part.flip(0) for part in inputs)
+    first, other, last = (layer(*call).context for call in (inputs, layer.inputs_with_other_rows(sizes), turned))
+    return max(largest_difference(first[0], other[0]), largest_difference(first.flip(0), last)) < TOLERANCE
 
 
 def with_masks(layer: Layer, sizes: Sizes, mask: str | None) -> Layer:
@@ -439,13 +453,27 @@ def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...],
             for keys, values in ([key, value], hidden, seen):
                 queries = keys if layer.is_self else query
                 result = candidate(queries, keys, values, real if is_padding else None, causal=not is_padding)
-                leaks.append(result.context[shown])
+                leaks.append(torch.where(shown[..., None], result.context, 0.0))
         except Exception:
             continue
-        leak, effect = (gap(leaks[0], other) for other in leaks[1:])
-        is_finite = bool(torch.isfinite(leaks[0]).all())
-        ranked.append((leaked_share(leak, effect, layer.tolerance) if is_finite else 1e6, number, form))
+        leak = gap(leaks[0], leaks[1])
+        effect = min(gap(first, second) for first, second in zip(leaks[0], leaks[2], strict=True))
+        if not is_padding and not _acts_on_one_query(candidate, sizes):
+            continue
+        is_usable = bool(torch.isfinite(leaks[0]).all()) and effect > TOLERANCE  # else it hides all keys of a row
+        ranked.append((leaked_share(leak, effect) if is_usable else 1e6, number, form))
     return min(ranked)[2] if ranked else None
+
+
+def _acts_on_one_query(layer: Layer, sizes: Sizes) -> bool:
+    """Whether hiding keys from one query changes the output of that query alone."""
+    inputs = layer.inputs(sizes)
+    every = torch.ones(sizes.rows, sizes.queries, sizes.keys, dtype=torch.bool)
+    one = every.clone()
+    one[:, 1, 2:] = False
+    first, second = (layer(*inputs, allowed).context for allowed in (every, one))
+    changed = [largest_difference(first[:, place], second[:, place]) > TOLERANCE for place in range(sizes.queries)]
+    return changed == [place == 1 for place in range(sizes.queries)]
 
 
 def how_to_adapt(subject: Subject, is_self: bool, errors: dict[str, str]) -> str:

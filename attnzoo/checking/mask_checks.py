@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .report import Finding, Report
-from .subject import CannotCallError, Subject, first_line, largest_difference, tolerance_of
+from .subject import DEEP_TOLERANCE, CannotCallError, Subject, first_line, largest_difference
 
 PAD_NAMES = ("pad", "pad_id", "pad_idx", "pad_index", "pad_token", "pad_token_id", "padding_idx", "ignore_index")
 LENGTHS = (5, 3, 2)
@@ -208,10 +208,10 @@ def check_loss(report: Report, subject: Subject, pad: int | None, mask: str | No
             if not bool(torch.isfinite(first)):
                 errors.append(f"{how}: it returned {float(first)}")
                 continue
-            if number is None and not _same(first, other, subject) and padding == -100:
+            if number is None and not _same(first, other) and padding == -100:
                 continue  # this loss counts -100
             report.assumed += [f"labels of padding are {padding}", how]
-            return _check_loss(report, subject, call, padding)
+            return _check_loss(report, call, padding)
     raise CannotCallError(
         f"cannot call {subject.name} as kind='loss' ({'; '.join(errors[:4])}). Write an adapter and pass the id of "
         "padding:\n    attnzoo.check(lambda logits, labels: my_loss(logits, labels), 'loss', pad=0)\n"
@@ -222,13 +222,13 @@ def check_loss(report: Report, subject: Subject, pad: int | None, mask: str | No
 LossCall = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def _check_loss(report: Report, subject: Subject, call: LossCall, pad: int) -> None:
+def _check_loss(report: Report, call: LossCall, pad: int) -> None:
     def test(rows: int, length: int) -> Finding | None:
         logits, labels, real = _batch(pad, rows, length)
         given = {"logits": logits, "labels": labels}
         first = call(logits, labels, real)
         changed = _changed(logits, ~real)
-        if not _same(first, call(changed, labels, real), subject):
+        if not _same(first, call(changed, labels, real)):
             where = "the loss changes with the logits at padding"
             return Finding("loss_counts_padding", where, given, given | {"logits": changed})
         wider = (
@@ -236,7 +236,7 @@ def _check_loss(report: Report, subject: Subject, call: LossCall, pad: int) -> N
             functional.pad(labels, (0, 2), value=pad),
             functional.pad(real, (0, 2), value=False),
         )
-        if not _same(first, call(*wider), subject):
+        if not _same(first, call(*wider)):
             where = "the loss changes with two more columns of padding: it divides by all positions"
             return Finding("loss_counts_padding", where, given, {"logits": wider[0], "labels": wider[1]})
         return None
@@ -251,13 +251,13 @@ def _check_loss(report: Report, subject: Subject, call: LossCall, pad: int) -> N
     for row, place in real.nonzero().tolist():
         only = torch.zeros_like(real)
         only[row, place] = True
-        if _same(call(logits, labels, real), call(_changed(logits, only), labels, real), subject):
+        if _same(call(logits, labels, real), call(_changed(logits, only), labels, real)):
             silent.append((row, place))
     at_ends = all(place == 0 or not real[row, place + 1 :].any() for row, place in silent)
     if not at_ends and len(silent) < int(real.sum()):
         where = f"the logits of row {silent[0][0]}, position {silent[0][1]} do not change the loss"
         report.add(Finding("real_positions_masked", where, {"logits": logits, "labels": labels}))
-    report.done("real positions of the loss")
+    report.done("real positions")
     _name_reduction(report, call(logits, labels, real), logits, labels, real)
 
 
@@ -274,8 +274,8 @@ def _name_reduction(report: Report, loss: Tensor, logits: Tensor, labels: Tensor
             report.assumed.append(f"it is {name}")
 
 
-def _same(first: Tensor, second: Tensor, subject: Subject) -> bool:
-    return largest_difference(first.detach(), second.detach()) < 100 * tolerance_of(subject.dtype)
+def _same(first: Tensor, second: Tensor) -> bool:
+    return largest_difference(first.detach(), second.detach()) < DEEP_TOLERANCE
 
 
 def _batch(pad: int, rows: int = 3, length: int = 5) -> tuple[Tensor, Tensor, Tensor]:

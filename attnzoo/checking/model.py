@@ -3,7 +3,6 @@
 Dimensions: B batch, T target length, S source length, D width, V vocabulary.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +11,16 @@ from torch import Tensor, nn
 
 from .layer import WIDTHS, MaskForm, mask_forms
 from .mask_checks import padding_number
-from .subject import CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, tolerance_of
+from .subject import (
+    DEEP_TOLERANCE,
+    CannotCallError,
+    Subject,
+    first_line,
+    gap,
+    largest_difference,
+    leaked_share,
+    tensors_of,
+)
 
 SOURCE = ("input_ids", "src", "source", "x", "inputs", "input", "src_ids", "source_ids", "tokens", "ids", "text", "idx")
 TARGET = ("decoder_input_ids", "tgt", "trg", "target", "targets", "y", "decoder_input", "dec_input", "target_ids")
@@ -43,11 +51,6 @@ class Model:
     mask: MaskForm | None = None  # of the padding of the source
     target_mask: MaskForm | None = None  # causal
     fixed: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def tolerance(self) -> float:
-        """Differences below it are rounding; deep models round more than one layer."""
-        return 10 * tolerance_of(self.subject.dtype)
 
     def has(self, role: str) -> bool:
         """Whether some parameter has this role."""
@@ -109,7 +112,7 @@ class Model:
             names = ("logits", "last_hidden_state", "pooler_output")
             result = [result[name] for name in names if name in result]
         over_time, states = [], []
-        for part in _tensors(result):
+        for part in (part for part in tensors_of(result) if part.is_floating_point()):
             if part.ndim >= 2 and part.shape[:2] == (rows, length) and not self.time_first:
                 over_time.append(part)
             elif part.ndim >= 2 and part.shape[:2] == (length, rows) and (self.time_first or length != rows):
@@ -125,18 +128,6 @@ class Model:
         over_time, states = self.outputs(source, real, target, **options)
         found: Tensor = (over_time or states)[0]
         return found
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        if value.is_floating_point():
-            yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from _tensors(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)
 
 
 def understand_model(
@@ -250,7 +241,7 @@ def _that_runs(model: Model, mask: str | None, needs_target: bool, errors: dict[
     targets: list[MaskForm | None] = [None]
     if model.has("target_mask"):
         targets = [*mask_forms(mask, ("TS", "BTS", "B1TS")), None]
-    ranked: list[tuple[float, int, Model]] = []
+    ranked: list[tuple[bool, float, int, Model]] = []
     for target_mask in targets:
         for form in forms:
             candidate = replace(model, mask=form, target_mask=target_mask)
@@ -269,11 +260,13 @@ def _that_runs(model: Model, mask: str | None, needs_target: bool, errors: dict[
                 what = f"{'vectors' if not model.vocabulary else 'ids'}{', time first' if model.time_first else ''}"
                 errors.setdefault(what, first_line(error)[:200])
                 continue
-            share = leaked_share(leak, effect, candidate.tolerance)
-            ranked.append((share if bool(torch.isfinite(first).all()) else 1e6, len(ranked), candidate))
-            if share == 0.0:
+            share = leaked_share(leak, effect) if bool(torch.isfinite(first).all()) else 1e6
+            # A form that lets rows influence each other was broadcast by chance.
+            is_apart = _rows_apart(candidate, needs_target)
+            ranked.append((not is_apart, share, len(ranked), candidate))
+            if is_apart and share == 0.0:
                 return candidate
-    return min(ranked, key=lambda each: each[:2])[2] if ranked else None
+    return min(ranked, key=lambda each: each[:3])[3] if ranked else None
 
 
 def _rows_apart(model: Model, needs_target: bool) -> bool:
@@ -283,4 +276,4 @@ def _rows_apart(model: Model, needs_target: bool) -> bool:
         before, after = model.main(source, None, target), model.main(changed, None, target)
     except Exception:
         return False
-    return largest_difference(before[0], after[0]) < model.tolerance
+    return largest_difference(before[0], after[0]) < DEEP_TOLERANCE

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .model import Model
 from .report import Finding, Report
-from .subject import first_line, largest_difference
+from .subject import DEEP_TOLERANCE, first_line, largest_difference
 from .tracing import Trace, normalised_axes
 
 LENGTH, TARGET, ROWS = 7, 5, 5  # 5 rows, since a state is unlikely to have 5 layers or directions
@@ -50,7 +50,7 @@ class _Checker:
         return self.model.draw(rows, length, seed) if self.model.kind == "encoder_decoder" else None
 
     def differs(self, first: Tensor, second: Tensor) -> bool:
-        return largest_difference(first, second) > self.model.tolerance
+        return largest_difference(first, second) > DEEP_TOLERANCE
 
     def given(self, *call: Any) -> dict[str, Tensor]:
         return {name: part for name, part in self.model.arguments(*call).items() if isinstance(part, Tensor)}
@@ -106,9 +106,15 @@ class _Checker:
             call = self.model.draw(rows, LENGTH), None, target
             other = torch.cat([call[0][:1], self.model.draw(rows, LENGTH, seed=2)[1:]])
             changed = None if target is None else torch.cat([target[:1], self.model.draw(rows, TARGET, seed=3)[1:]])
-            if self.differs(self.model.main(*call)[0], self.model.main(other, None, changed)[0]):
+            first = self.model.main(*call)
+            turned = call[0].flip(0), None, None if target is None else target.flip(0)
+            if self.differs(first[0], self.model.main(other, None, changed)[0]):
                 where = "the output of row 0 changes when the other rows change"
                 self.report.add(Finding("batch_mixed", where, self.given(*call), self.given(other, None, changed)))
+                break
+            if self.differs(first.flip(0), self.model.main(*turned)):
+                where = "the output of a row changes with its place in the batch"
+                self.report.add(Finding("batch_mixed", where, self.given(*call), self.given(*turned)))
                 break
         self.report.done("batch")
 
@@ -150,6 +156,10 @@ class _Checker:
             time_differs = self.differs(first[1, :shown] if over else first[1], other[1, :shown] if over else other[1])
         if not time_differs and not state_differs:
             return False
+        if not all(bool(torch.isfinite(part[1, :shown]).all()) for part in over_time):
+            where = f"row 1 has {length} tokens and {padding} of padding, and the output of its tokens is not finite"
+            self.report.add(Finding("not_finite", where, self.given(*call)))
+            return True
         names = self._cause(alone, call, state_differs)
         where = f"row 1 has {length} tokens and {padding} of padding; without the padding its "
         where += "state" if state_differs and not time_differs else "output"

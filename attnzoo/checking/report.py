@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -94,6 +95,11 @@ FAULTS: dict[str, tuple[str, str]] = {
         "The scores are computed without the keys, so the weights cannot align with the source.\n"
         "Compare each query with every key: a dot product, or v tanh(W query + U key).",
     ),
+    "query_ignored": (
+        "the weights do not depend on the query",
+        "Every query then gets the same mean of the values. A softmax also cancels a term that is equal for all keys.\n"
+        "Compare each query with every key: a dot product, or v tanh(W query + U key), with the tanh around the sum.",
+    ),
     "real_positions_masked": (
         "real positions are masked",
         "A token that should be visible has no influence on the output.\n"
@@ -104,6 +110,30 @@ FAULTS: dict[str, tuple[str, str]] = {
         "The output has NaN or infinity for ordinary inputs.\n"
         "Common causes: a row whose scores are all -inf, a division by zero, a logarithm of zero.",
     ),
+}
+
+# The property that each fault breaks, as a report lists it under "checked".
+PROPERTIES = {
+    "padding_attended": "padding",
+    "future_leaked": "future",
+    "weights_not_normalised": "sum of the weights",
+    "softmax_wrong_axis": "softmax axis",
+    "scale_missing": "scale",
+    "scale_wrong": "scale",
+    "step_differs": "step equals teacher forcing",
+    "mask_after_softmax": "padding",
+    "loss_counts_padding": "padding of the loss",
+    "final_state_from_padding": "padding",
+    "beam_not_reordered": "beams",
+    "heads_mixed": "heads",
+    "batch_mixed": "batch",
+    "dropout_in_eval": "dropout in eval mode",
+    "cache_changed_in_place": "state left as it was",
+    "input_changed_in_place": "inputs not changed",
+    "keys_ignored": "keys",
+    "query_ignored": "query",
+    "real_positions_masked": "real positions",
+    "not_finite": "finite output",
 }
 
 
@@ -124,6 +154,11 @@ class Finding:
     def what(self) -> str:
         """The fault in a few words."""
         return FAULTS[self.name][0]
+
+    @property
+    def broken(self) -> str:
+        """The property that it breaks, as the report lists it."""
+        return PROPERTIES[self.name]
 
     @property
     def explanation(self) -> str:
@@ -182,6 +217,22 @@ class Report:
         """Note that a property was not checked, and why."""
         if check not in self.checked:
             self.not_checked.setdefault(check, reason)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as values of JSON; of tensors only the shapes."""
+        findings = [
+            {
+                "name": each.name,
+                "property": each.broken,
+                "what": each.what,
+                "where": each.where,
+                "explanation": each.explanation,
+                "inputs": {name: list(value.shape) for name, value in each.inputs.items()},
+            }
+            for each in self.findings
+        ]
+        kept = ("subject", "kind", "checked", "not_checked", "assumed")
+        return {"findings": findings, **{name: getattr(self, name) for name in kept}}
 
     def __str__(self) -> str:
         number = len(self.findings)

@@ -14,7 +14,7 @@ from transformers import Cache
 
 from ..cache_names import CACHE, cache_argument
 from .report import Finding, Report
-from .subject import CannotCallError, Subject, first_line, largest_difference, tensors_of, tolerance_of
+from .subject import DEEP_TOLERANCE, CannotCallError, Subject, first_line, largest_difference, parts_of, tensors_of
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 5, 4
 ADAPTER = """A decoder is checked by functions:
@@ -31,7 +31,6 @@ class DecoderFunctions:
 
     step: Subject
     vocabulary: int
-    tolerance: float
     start: Subject | None = None
     whole: Subject | None = None
     reorder: Subject | None = None
@@ -60,7 +59,7 @@ class DecoderFunctions:
         """Logits (B, V) and the next state."""
         tokens = tokens[:, None] if self.column else tokens
         result = _call(self.step, tokens, state, ("state", "hidden", "cache", "past"))
-        logits, new = result[0], result[1]
+        logits, new = parts_of(result)[:2]
         if logits.ndim == 3:
             logits = logits[:, -1] if logits.shape[0] == len(tokens) else logits[-1]
         return logits, new
@@ -105,17 +104,17 @@ def decoder_functions(
     found: dict[str, Any] = {}
     for role, names in usual.items():
         method = next((getattr(target, name) for name in names if hasattr(target, name)), None)
+        if getattr(method, "__func__", None) is nn.Module.forward:  # a module without forward
+            method = None
         found[role] = functions.get(role) or (method if callable(method) else None)
     if found["step"] is None:
         raise CannotCallError(f"kind='decoder_step' needs a function step. {ADAPTER}")
     subjects = {role: Subject(function, dtype) for role, function in found.items() if function is not None}
-    size, tolerance = vocab_size, 0.0
+    size = vocab_size
     for subject in subjects.values():
         tables = [part.num_embeddings for part in subject.parts if isinstance(part, nn.Embedding)]
         size = size or min(tables, default=None)
-        rounding = tolerance_of(subject.dtype if subject.has_parameters else torch.float32)
-        tolerance = max(tolerance, 10 * rounding)
-    return DecoderFunctions(**subjects, vocabulary=size or 11, tolerance=tolerance)  # type: ignore[arg-type]
+    return DecoderFunctions(**subjects, vocabulary=size or 11)  # type: ignore[arg-type]
 
 
 def check_steps(report: Report, decoder: DecoderFunctions) -> None:
@@ -158,7 +157,7 @@ def _check_dropout(report: Report, decoder: DecoderFunctions, target: Tensor) ->
         return decoder.next(target[:, 1], state)[0]
 
     first = step(1)
-    differs = any(largest_difference(first, step(seed)) > decoder.tolerance for seed in range(2, 6))
+    differs = any(largest_difference(first, step(seed)) > DEEP_TOLERANCE for seed in range(2, 6))
     decoder.step.seed = 0
     if differs:
         where = "the same step with other random numbers gives other logits in eval mode"
@@ -195,7 +194,7 @@ def _check_in_place(report: Report, decoder: DecoderFunctions) -> bool:
             found = Finding("cache_changed_in_place", f"tensor {changed[0]} of the state, at step {length}", given)
         elif not grows:
             second, _ = decoder.next(target[:, length], state)
-            if largest_difference(first, second) > decoder.tolerance:
+            if largest_difference(first, second) > DEEP_TOLERANCE:
                 where = f"the same step from the same state gives other logits the second time, at step {length}"
                 found = Finding("cache_changed_in_place", where, given)
         if found is not None:
@@ -213,7 +212,7 @@ def _check_whole(report: Report, decoder: DecoderFunctions) -> None:
             other = target.clone()
             other[:, position:] = decoder.ids(rows, length, seed=3)[:, position:]
             after = decoder.forced(other)
-            if largest_difference(whole[:, :position], after[:, :position]) > decoder.tolerance:
+            if largest_difference(whole[:, :position], after[:, :position]) > DEEP_TOLERANCE:
                 where = f"by teacher forcing the logits before position {position} change with the target from there"
                 report.add(Finding("future_leaked", where, {"target": target}, {"target": other}))
                 report.done("future")
@@ -221,7 +220,7 @@ def _check_whole(report: Report, decoder: DecoderFunctions) -> None:
                 return
         single, _ = decoder.run(target, decoder.begin(rows))
         for position, logits in enumerate(single):
-            if largest_difference(logits, whole[:, position]) > decoder.tolerance:
+            if largest_difference(logits, whole[:, position]) > DEEP_TOLERANCE:
                 where = f"the logits of position {position} of {length}"
                 report.add(Finding("step_differs", where, {"target": target}))
                 report.done("step equals teacher forcing")
@@ -243,7 +242,7 @@ def _check_reorder(report: Report, decoder: DecoderFunctions) -> None:
             continued, _ = decoder.run(after, state)
             expected, _ = decoder.run(torch.cat([prefix[index], after], dim=1), decoder.begin(rows))
             for position, logits in enumerate(continued):
-                if largest_difference(logits, expected[length + position]) > decoder.tolerance:
+                if largest_difference(logits, expected[length + position]) > DEEP_TOLERANCE:
                     where = f"after {length} tokens and the order {order}, the logits of step {length + position}"
                     report.add(Finding("beam_not_reordered", where, {"prefix": prefix, "order": index, "after": after}))
                     report.done("beams")
@@ -280,4 +279,4 @@ def functions_of_transformers(model: Any, vocabulary: int) -> DecoderFunctions:
     for part in parts:
         part.modules = [model]
     of_step, *of_others = parts
-    return DecoderFunctions(of_step, vocabulary, 10 * tolerance_of(model.dtype), *of_others)  # type: ignore[arg-type]
+    return DecoderFunctions(of_step, vocabulary, *of_others)  # type: ignore[arg-type]

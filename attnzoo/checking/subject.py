@@ -13,6 +13,11 @@ from torch import Tensor, nn
 from .tracing import Trace
 
 
+TOLERANCE = 2e-5  # smaller differences are rounding, also of code that computes its softmax in float32
+HALF_TOLERANCE = 0.03  # of code that rounds to 16 bits
+DEEP_TOLERANCE = 10 * TOLERANCE  # of models, which round more than one layer
+
+
 class CannotCallError(ValueError):
     """The check cannot call the code; the message shows the adapter to write."""
 
@@ -33,6 +38,7 @@ class Subject:
         if isinstance(target, nn.Module):
             self.target = copy.deepcopy(target).cpu().eval().to(dtype)
             self.modules = [self.target]
+            _fill_zeros(self.target)
         parameters = [parameter for module in self.modules for parameter in module.parameters()]
         self.dtype = parameters[0].dtype if parameters else dtype
         self.has_parameters = bool(parameters)
@@ -90,6 +96,15 @@ class Subject:
         return next((value for value in found if isinstance(value, int | float)), None)
 
 
+def _fill_zeros(module: nn.Module) -> None:
+    """Give random values to matrices and biases that are all zero: they would hide what they are multiplied with."""
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in module.named_parameters():
+        if (parameter.ndim == 2 or name.endswith("bias")) and not bool(parameter.any()):
+            values = torch.randn(parameter.shape, generator=generator) / 5
+            parameter.data.copy_(values)
+
+
 def modules_of(target: Any) -> list[nn.Module]:
     """The modules that a callable uses: itself, bound to it, closed over, or global names that it reads."""
     if isinstance(target, nn.Module):
@@ -113,6 +128,15 @@ def _values_read(function: Callable[..., Any]) -> list[Any]:
     """The values of the names that a function reads and does not set: closed over, or global."""
     variables = inspect.getclosurevars(function)
     return [*variables.nonlocals.values(), *variables.globals.values()]
+
+
+def parts_of(result: Any) -> list[Any]:
+    """The parts of a result, in their order: of a tuple, a list, a dict, or an object with attributes."""
+    if isinstance(result, tuple | list):
+        return list(result)
+    if isinstance(result, Tensor):
+        return [result]
+    return list((result if isinstance(result, dict) else vars(result)).values())
 
 
 def tensors_of(value: Any) -> list[Tensor]:
@@ -152,17 +176,11 @@ def gap(first: Tensor, second: Tensor) -> float:
     return float((first - second).abs().nan_to_num(1e6).max())
 
 
-def leaked_share(leak: float, effect: float, tolerance: float) -> float:
+def leaked_share(leak: float, effect: float) -> float:
     """How much of the effect that shown keys have is left to hidden ones; 0 if it is rounding."""
-    share = leak / max(effect, 1e-30)
-    return 0.0 if share < 1e3 * tolerance else round(share, 3)
+    return round(leak / max(effect, 1e-30), 3)
 
 
 def first_line(error: Exception) -> str:
     """The first line of an error's message, or the name of its class if it has none."""
     return (str(error) or type(error).__name__).splitlines()[0]
-
-
-def tolerance_of(dtype: torch.dtype) -> float:
-    """Differences below it are rounding."""
-    return 1e-9 if dtype == torch.float64 else 2e-5

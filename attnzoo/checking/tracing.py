@@ -6,13 +6,19 @@ sums over some axis are all 1. So the code may compute the softmax in any way.
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax}
+LOG_SOFTMAXES = {functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
+EXPONENTIALS = {torch.exp, Tensor.exp, Tensor.exp_}
+DIVISIONS = {torch.div, torch.true_divide, Tensor.div, Tensor.div_, Tensor.true_divide, Tensor.__truediv__}
+RECIPROCALS = {torch.reciprocal, Tensor.reciprocal, Tensor.__rtruediv__, functional.normalize}
 DROPOUTS = {
     functional.dropout,
     functional.dropout1d,
@@ -23,54 +29,89 @@ DROPOUTS = {
     torch.dropout,
     torch.feature_dropout,
 }
-PRODUCTS = {torch.matmul, torch.bmm, torch.mm, Tensor.matmul, Tensor.bmm, Tensor.mm, Tensor.__matmul__}
+PRODUCTS = {
+    torch.matmul,
+    torch.bmm,
+    torch.mm,
+    torch.mv,
+    torch.dot,
+    torch.einsum,
+    torch.baddbmm,
+    torch.addmm,
+    functional.linear,
+    functional.conv1d,
+    Tensor.matmul,
+    Tensor.bmm,
+    Tensor.mm,
+    Tensor.mv,
+    Tensor.dot,
+    Tensor.__matmul__,
+    Tensor.__rmatmul__,
+}
+# A softmax by hand subtracts one of these, which does not change it. Without gradients, its input is the scores.
+SHIFTS = {torch.amax, Tensor.amax, torch.max, Tensor.max, torch.logsumexp, Tensor.logsumexp}
 LARGEST = 200_000  # numbers; no attention weights of a check are larger
 
 
 class Event(NamedTuple):
-    """One call of a function of torch, with one tensor that it returned."""
+    """One call of a function of torch, with one tensor that it returned.
+
+    ``edge`` and ``values`` are those of the result at the time of the call: an operation in place may change it later.
+    ``values`` is None except for a product of the input with a weight (a projection).
+    """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     result: Tensor
+    edge: GradientEdge | None
+    values: Tensor | None
 
     @property
     def is_softmax(self) -> bool:
         """Whether it is torch's softmax."""
         return self.function in SOFTMAXES
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors among its arguments."""
+        parts = [part for each in self.arguments for part in (each if isinstance(each, list | tuple) else (each,))]
+        return [part for part in parts if isinstance(part, Tensor)]
+
 
 class Trace(TorchFunctionMode):
     """Record the tensors of a call.
 
-    ``without_dropout`` makes every dropout the identity. ``replaced`` holds tensors to return in place of results, by
-    the number of the event.
+    ``without_dropout`` makes every dropout the identity.
     """
 
-    def __init__(self, without_dropout: bool = False, replaced: dict[int, Tensor] | None = None) -> None:
+    def __init__(self, without_dropout: bool = False) -> None:
         super().__init__()
         self.events: list[Event] = []
         self.without_dropout = without_dropout
-        self.replaced = replaced or {}
-        self.calls: set[Any] = set()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        self.calls.add(func)
         if func in DROPOUTS and self.without_dropout:
             return args[0] if args else kwargs["input"]
         if func is functional.scaled_dot_product_attention and _is_dense(args):
             with self:  # its dropout becomes the identity, too
                 return plain_attention(*args, **kwargs)
+        if func is functional.multi_head_attention_forward and _is_dense(args):
+            # It asks whether a mode is active, and would come back here; its own operations shall.
+            with patch.object(functional, "has_torch_function", lambda _: False), self:
+                return func(*args, **kwargs)
         result = func(*args, **kwargs)
+        if func in SHIFTS and torch.is_grad_enabled():
+            result = result.detach() if isinstance(result, Tensor) else type(result)([p.detach() for p in result])
         for part in result if isinstance(result, tuple | list) else (result,):
             if isinstance(part, Tensor) and part.is_floating_point() and 0 < part.numel() <= LARGEST:
-                if len(self.events) in self.replaced and part is result:
-                    result = part = self.replaced[len(self.events)]
-                # Positional tensors, in the order of the call; those by name follow.
-                self.events.append(Event(func, (*args, *kwargs.values()), part))
+                edge = get_gradient_edge(part) if part.grad_fn is not None else None
+                event = Event(func, (*args, *kwargs.values()), part, edge, None)  # arguments by name follow the others
+                if func in PRODUCTS and edge is not None and any(map(is_weight, event.tensors)):
+                    event = event._replace(values=part.detach().clone())
+                self.events.append(event)
         return result
 
     def weights(self) -> Iterator[tuple[int, Event]]:
@@ -82,11 +123,17 @@ class Trace(TorchFunctionMode):
             values = event.result.detach()
             if not (event.is_softmax or normalised_axes(values)) or values.numel() < 2:
                 continue
-            ordered = values.flatten().sort().values
-            if any(len(other) == len(ordered) and torch.equal(other, ordered) for other in seen):
+            ordered = values.double().flatten().sort().values
+            if any(len(other) == len(ordered) and torch.allclose(other, ordered, rtol=1e-6) for other in seen):
                 continue
             seen.append(ordered)
             yield number, event
+
+
+def is_weight(part: Tensor) -> bool:
+    """Whether it is a parameter or a view of one, or independent of the input of a traced call."""
+    origin = part._base if part._is_view() else part
+    return not part.requires_grad or isinstance(origin, nn.Parameter)
 
 
 def _is_dense(args: tuple[Any, ...]) -> bool:
@@ -124,6 +171,5 @@ def normalised_axes(values: Tensor) -> list[int]:
     """The axes over which all sums are 1, if no value is negative; axes of size 1 do not count."""
     if not bool(torch.isfinite(values).all()) or float(values.min()) < 0 or float(values.max()) > 1 + 1e-5:
         return []
-    tolerance = 1e-8 if values.dtype == torch.float64 else 1e-4
     sums = ((axis, values.sum(dim=axis)) for axis in range(values.ndim) if values.shape[axis] > 1)
-    return [axis for axis, total in sums if bool(((total - 1).abs() < tolerance).all())]
+    return [axis for axis, total in sums if bool(((total - 1).abs() < 1e-5).all())]

@@ -7,6 +7,8 @@ their meaning; a test compares them.
 import argparse
 from pathlib import Path
 
+from ..grading.assignment import HINTS
+from ..grading.formats import OF_SOLUTION, OF_SUBMISSION
 from ..shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 
 MODEL_HELP = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
@@ -128,6 +130,29 @@ def view_parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=page)
     parser.add_argument("--target", metavar="TEXT", help="default: an encoder-decoder generates it")
     parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0, or -1 for the last; default: all")
+    return parser
+
+
+def check_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo check``."""
+    description = (
+        "Check attention code by its properties, in a process of its own with limits, and give points. "
+        "The exit code is 1 if a property does not hold; for Gradescope it is 0, since the result tells."
+    )
+    example = "attention.py:Attention --kind self_attention --format junit -o result.xml"
+    parser = command_parser("attnzoo check", description, example)
+    parser.add_argument("code", metavar="FILE.py:NAME", help="a class that can be made, a module or a function")
+    kinds = "attention, self_attention, mask, loss, encoder, decoder_step, language_model or encoder_decoder"
+    parser.add_argument("--kind", help=f"{kinds} (default: that of the assignment)")
+    assignment = "YAML with kind, arguments, options, points of each property, hints, seconds, megabytes, seed"
+    parser.add_argument("--assignment", type=Path, metavar="FILE", help=assignment)
+    written = "otter and nbgrader write tests for a notebook, from a solution (default: text)"
+    parser.add_argument("--format", choices=(*OF_SUBMISSION, *OF_SOLUTION), default="text", help=written)
+    hints = "what is told: that something is wrong, which property, or where and why (default: where)"
+    parser.add_argument("--hints", choices=HINTS, help=hints)
+    parser.add_argument("--seconds", type=int, help="of one core that the code may take (default: 60)")
+    parser.add_argument("--megabytes", type=int, help="of memory that the code may take (default: 2000)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to a file (default: print)")
     return parser
 
 

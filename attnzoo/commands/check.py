@@ -1,0 +1,42 @@
+"""``attnzoo check``: the properties of attention code in a file, with points, in the format of a grader."""
+
+import sys
+from pathlib import Path
+
+from ..grading.assignment import read_assignment
+from ..grading.formats import OF_SOLUTION, OF_SUBMISSION
+from ..grading.grades import PASSED, grade
+from ..grading.isolation import check_apart
+from .parsers import check_parser
+
+
+def main(arguments: list[str]) -> None:
+    """Run the command line.
+
+    Raises:
+        SystemExit: 1 if a property does not hold or the code does not run, except for a grader, which reads the result.
+    """
+    options = check_parser().parse_args(arguments)
+    path, _, name = options.code.rpartition(":")
+    if not path or not name.isidentifier():
+        raise ValueError(f"give a file and a name in it, such as attention.py:Attention, got {options.code!r}")
+    given = {each: getattr(options, each) for each in ("kind", "hints", "seconds", "megabytes")}
+    assignment = read_assignment(options.assignment, **given)
+    result = grade(name, check_apart(Path(path), name, assignment), assignment)
+    if options.format in OF_SOLUTION:
+        judged = {test.name: test.out_of for test in result.tests}
+        if not result.passed or assignment.hints == "something":
+            wrong = [*result.problems, *(test.name for test in result.tests if test.status != PASSED)]
+            reason = (
+                f"in this one these do not hold: {'; '.join(wrong)}" if wrong else "use the hints 'property' or 'where'"
+            )
+            raise ValueError(f"tests for notebooks are written from a solution that passes: {reason}")
+        text = OF_SOLUTION[options.format](name, judged, assignment)
+    else:
+        text = OF_SUBMISSION[options.format](result)
+    if options.output is None:
+        print(text)
+    else:
+        options.output.write_text(text + "\n", encoding="utf-8")
+    if not result.passed and options.format in ("text", "json", "junit"):
+        sys.exit(1)

@@ -1,0 +1,94 @@
+"""The process in which a student's code runs: ``python -m attnzoo.grading.student REQUEST CHANNEL``.
+
+It writes the report, as JSON, to the file descriptor CHANNEL. Whatever ends the process before is found by the process
+that waits for it (:mod:`attnzoo.grading.isolation`).
+"""
+
+import importlib.util
+import inspect
+import json
+import os
+import random
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+OF_MEMORY = ("can't allocate memory", "not enough memory", "std::bad_alloc")
+
+
+def problem(name: str, where: str) -> dict[str, Any]:
+    """A finding about how the code runs, in place of a report."""
+    return {"name": name, "property": "runs", "where": where}
+
+
+def of_error(error: BaseException, name: str, path: str) -> dict[str, Any]:
+    """The finding for an error: its class, its message and the student's line that raised it."""
+    if isinstance(error, SystemExit):
+        return problem("ends_the_process", f"the code calls exit({error.code!r})")
+    text = (str(error) or type(error).__name__).splitlines()[0]
+    if isinstance(error, MemoryError) or any(words in str(error) for words in OF_MEMORY):
+        return problem("too_much_memory", text)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    at = f" (line {lines[-1]})" if lines else ""
+    return problem(name, f"{type(error).__name__}: {text}{at}")
+
+
+def limit_memory(megabytes: int) -> None:
+    """Limit the memory that this process may take in addition to what it has."""
+    import resource
+
+    status = Path("/proc/self/statm")
+    if status.exists():  # macOS has the limit, but does not keep it
+        size = int(status.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + megabytes * 2**20,) * 2)
+
+
+def load(path: str, name: str, arguments: dict[str, Any]) -> Any:
+    """The object of a file; a class is called with the arguments."""
+    sys.path.append(str(Path(path).parent))  # at the end: a student's random.py must not replace Python's
+    spec = importlib.util.spec_from_file_location("submission", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["submission"] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise AttributeError(f"the file has no {name}")
+    found = getattr(module, name)
+    return found(**arguments) if inspect.isclass(found) else found
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """The report of the check as JSON has it, or one finding about how the code runs."""
+    import torch
+
+    from ..checking.checker import check
+
+    torch.set_num_threads(1)
+    random.seed(request["seed"])
+    torch.manual_seed(request["seed"])
+    path = str(Path(request["path"]).resolve())
+    limit_memory(request["megabytes"])
+    try:
+        target = load(path, request["name"], request["arguments"])
+    except BaseException as error:  # sys.exit, too
+        return {"findings": [of_error(error, "does_not_load", path)]}
+    try:
+        return check(target, request["kind"], **request["options"]).as_json()
+    except BaseException as error:
+        return {"findings": [of_error(error, "cannot_be_called", path)]}
+
+
+def main() -> None:
+    """Run the request, write the report, and end without what the student's code registered for the end."""
+    request, channel = json.loads(sys.argv[1]), int(sys.argv[2])
+    report = run(request)
+    sys.stdout.flush()
+    with os.fdopen(channel, "w", encoding="utf-8") as file:
+        json.dump(report, file)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Points, hints and the formats of graders."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch import nn
+
+import attnzoo
+from attnzoo import cli
+from attnzoo.checking.report import FAULTS, PROPERTIES
+from attnzoo.grading import Assignment, expect
+from attnzoo.grading.assignment import read_assignment
+from attnzoo.grading.formats import as_gradescope, as_json, as_junit, as_nbgrader, as_otter, as_text
+from attnzoo.grading.grades import Grade, grade
+from tests.grading.submissions import FAULTY, RIGHT
+
+POINTS = {"padding": 3.0, "scale": 1.0, "batch": 0.5, "future": 2.0}
+
+
+def module_of(source: str) -> nn.Module:
+    names: dict[str, Any] = {}
+    exec(source, names)
+    torch.manual_seed(0)
+    module: nn.Module = names["Attention"]()
+    return module
+
+
+def grade_of(source: str, **given: Any) -> Grade:
+    report = attnzoo.check(module_of(source), "self_attention").as_json()
+    return grade("Attention", report, Assignment("self_attention", **given))
+
+
+def test_every_fault_breaks_a_property() -> None:
+    assert PROPERTIES.keys() == FAULTS.keys()
+
+
+def test_points_are_given_for_properties_that_hold() -> None:
+    tests = {test.name: (test.status, test.points) for test in grade_of(FAULTY, points=POINTS).tests}
+    assert tests == {
+        "padding": ("failed", 0),
+        "scale": ("failed", 0),
+        "batch": ("passed", 0.5),
+        "future": ("not judged", 0),  # it is not causal
+    }
+
+
+@pytest.mark.parametrize("hints", ["something", "property", "where"])
+def test_a_hint_tells_no_more_than_its_level(hints: str) -> None:
+    result = grade_of(FAULTY, points=POINTS, hints=hints)
+    text = as_text(result) + as_json(result) + as_junit(result) + as_gradescope(result)
+    assert (result.points, result.out_of) == (0.5, 6.5)
+    assert ("padding" in text) == (hints != "something")
+    assert ("padding_attended" in text) == ("sqrt" in text) == (hints == "where")
+    assert "3 of 4 properties" in text or hints != "something"
+
+
+def test_the_json_of_gradescope_is_as_its_specification_says() -> None:
+    """https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format"""
+    result = json.loads(as_gradescope(grade_of(FAULTY, points=POINTS)))
+    assert result["score"] == sum(test["score"] for test in result["tests"]) == 0.5
+    assert result["stdout_visibility"] in ("hidden", "after_due_date", "after_published", "visible")
+    for test in result["tests"]:
+        assert 0 <= test["score"] <= test["max_score"]
+        assert test["status"] in ("passed", "failed")
+        assert {type(test[key]) for key in ("name", "output", "visibility")} == {str}
+
+
+def test_junit_counts_failures_and_what_was_not_judged() -> None:
+    suite = ElementTree.fromstring(as_junit(grade_of(FAULTY, points=POINTS)))[0]
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "4",
+        "failures": "2",
+        "errors": "0",
+        "skipped": "1",
+    }
+    assert len(suite.findall("testcase/failure")) == 2
+
+
+def test_a_cell_of_nbgrader_accepts_the_solution_and_not_the_fault() -> None:
+    assignment = Assignment("self_attention", points=POINTS)
+    notebook = json.loads(as_nbgrader("Attention", {"padding": 3, "scale": 1}, assignment))
+    graded = [cell for cell in notebook["cells"] if cell["metadata"]["nbgrader"]["grade"]]
+    assert [cell["metadata"]["nbgrader"]["points"] for cell in graded] == [3, 1]
+    for cell in graded:
+        exec(cell["source"], {"Attention": type(module_of(RIGHT))})
+        with pytest.raises(AssertionError, match=r"padding_attended|scale_missing"):
+            exec(cell["source"], {"Attention": type(module_of(FAULTY))})
+
+
+def test_an_expectation_is_of_the_object_given() -> None:
+    """The report is kept for the next property of the same object, and of no other."""
+    right, faulty = module_of(RIGHT), module_of(FAULTY)
+    for module in (right, faulty, right):
+        if module is right:
+            expect(module, "scale", kind="self_attention")
+        else:
+            with pytest.raises(AssertionError, match="the scale is missing"):
+                expect(module, "scale", kind="self_attention")
+    with pytest.raises(AssertionError, match="not judged: it is not causal"):
+        expect(right, "future", kind="self_attention")
+    with pytest.raises(ValueError, match="no property 'paddings' of this kind of code; it has batch"):
+        expect(right, "paddings", kind="self_attention")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("hint: where", r"unknown keys \['hint'\]; an assignment has kind"),
+        ("hints: everything", "hints must be one of something, property, where, got 'everything'"),
+        ("seconds: 0", "seconds must be a whole number of at least 1, got 0"),
+        ("points: [padding]", r"points must be a table of names and values, got \['padding'\]"),
+        ("points: {padding: -1}", "the points of 'padding' must be a number of at least 0, got -1"),
+    ],
+)
+def test_a_wrong_assignment_is_an_error_that_names_the_key(content: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "assignment.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=words):
+        read_assignment(path)
+
+
+def test_the_command_writes_what_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "attention.py").write_text(FAULTY)
+    (tmp_path / "assignment.yaml").write_text("kind: self_attention\npoints: {padding: 2, batch: 1}\n")
+    call = ["check", f"{tmp_path}/attention.py:Attention", "--assignment", f"{tmp_path}/assignment.yaml"]
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*call, "--hints", "property"])
+    assert caught.value.code == 1
+    assert "Attention: 1 of 3 points" in capsys.readouterr().out
+    cli.main([*call, "--format", "gradescope", "-o", f"{tmp_path}/results.json"])
+    assert json.loads((tmp_path / "results.json").read_text())["score"] == 1
+    with pytest.raises(SystemExit, match="written from a solution that passes: in this one these do not hold: padding"):
+        cli.main([*call, "--format", "otter"])
+    with pytest.raises(SystemExit, match="give a file and a name in it"):
+        cli.main(["check", f"{tmp_path}/attention.py"])
+
+
+def test_the_test_file_of_otter_calls_each_property() -> None:
+    text = as_otter("Attention", {"padding": 3, "scale": 1}, Assignment("self_attention"))
+    compile(text, "test_file", "exec")
+    assert text.count("@test_case(") == 2
+    assert "expect(env['Attention'], 'padding', kind='self_attention', hints='where')" in text

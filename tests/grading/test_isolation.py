@@ -1,0 +1,67 @@
+"""A student's code cannot end, block or fill the grader by accident."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from attnzoo.grading import Assignment
+from attnzoo.grading.grades import grade
+from attnzoo.grading.isolation import KEPT_OUTPUT, check_apart
+from tests.grading.submissions import BROKEN, FAULTY, PRINTING, RIGHT
+
+ASSIGNMENT = Assignment("self_attention", seconds=60, points={"padding": 2})
+
+
+def written(folder: Path, source: str) -> Path:
+    path = folder / "attention.py"
+    path.write_text(source)
+    return path
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_code_that_does_not_run_is_a_finding(name: str, tmp_path: Path) -> None:
+    source, problem, words = BROKEN[name]
+    assignment = Assignment("self_attention", seconds=6 if problem == "too_slow" else 60, points={"padding": 2})
+    report = check_apart(written(tmp_path, source), "Attention", assignment)
+    assert [finding["name"] for finding in report["findings"]] == [problem]
+    assert words in report["findings"][0]["where"]
+    result = grade("Attention", report, assignment)
+    assert (result.points, result.out_of, result.passed) == (0, 2, False)
+    assert result.problems[0].startswith(problem)
+
+
+def test_code_that_waits_is_ended(tmp_path: Path) -> None:
+    """A wait takes no time of the core, and a process that it started ends with it."""
+    source = "import subprocess, time\nsubprocess.Popen(['sleep', '1234.5'])\nprint('here')\ntime.sleep(1000)"
+    began = time.monotonic()
+    report = check_apart(written(tmp_path, source), "Attention", Assignment("self_attention", seconds=5))
+    assert report["findings"][0]["name"] == "too_slow"
+    assert time.monotonic() - began < 60
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(b"1234.5" in command for command in commands)
+
+
+def test_megabytes_of_output_are_a_finding_beside_the_verdict(tmp_path: Path) -> None:
+    report = check_apart(written(tmp_path, PRINTING), "Attention", ASSIGNMENT)
+    assert [finding["name"] for finding in report["findings"]] == ["prints_too_much"]
+    assert len(report["printed"]) == KEPT_OUTPUT
+    assert grade("Attention", report, ASSIGNMENT).points == 2
+
+
+@pytest.mark.parametrize("source", [RIGHT, FAULTY])
+def test_the_verdict_is_the_same_every_time(source: str, tmp_path: Path) -> None:
+    first, second = (check_apart(written(tmp_path, source), "Attention", ASSIGNMENT) for _ in range(2))
+    assert json.dumps(first) == json.dumps(second)
+    assert [each["name"] for each in first["findings"]] == (
+        ["scale_missing", "padding_attended"] if source == FAULTY else []
+    )
+
+
+def test_the_code_finds_its_own_files_and_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    (tmp_path / "parts.py").write_text("WIDTH = 16")
+    (tmp_path / "random.py").write_text("raise ValueError('in place of the random of Python')")
+    source = "import os\nfrom parts import WIDTH\nassert 'HF_TOKEN' not in os.environ\n" + RIGHT
+    assert check_apart(written(tmp_path, source), "Attention", ASSIGNMENT)["findings"] == []
