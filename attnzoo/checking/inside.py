@@ -15,8 +15,18 @@ from torch.autograd.graph import GradientEdge
 
 from .layer import Layer, Sizes
 from .subject import first_line
-from .tracing import DIVISIONS, EXPONENTIALS, LOG_SOFTMAXES, PRODUCTS, RECIPROCALS, SOFTMAXES, Event, Trace
-from .tracing import is_weight, normalised_axes
+from .tracing import (
+    DIVISIONS,
+    EXPONENTIALS,
+    LOG_SOFTMAXES,
+    PRODUCTS,
+    RECIPROCALS,
+    SOFTMAXES,
+    Event,
+    Trace,
+    is_weight,
+    normalised_axes,
+)
 
 LIMIT = 6  # tensors of weights to look at; those of a loop are made by the same code
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from .tracing import Trace
 
-
 TOLERANCE = 2e-5  # smaller differences are rounding, also of code that computes its softmax in float32
 HALF_TOLERANCE = 0.03  # of code that rounds to 16 bits
 DEEP_TOLERANCE = 10 * TOLERANCE  # of models, which round more than one layer

@@ -63,7 +63,11 @@ def test_the_code_that_travels_is_flat(name: str) -> None:
 
 @pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
 def test_the_package_needs_neither_training_nor_its_libraries(path: Path) -> None:
-    own = {"attnzoo"} if path.stem in PROGRAMS else {"export": EXPORT, "firefox": FIREFOX, "grading": {"yaml"}}.get(path.parent.name, set())
+    own = (
+        {"attnzoo"}
+        if path.stem in PROGRAMS
+        else {"export": EXPORT, "firefox": FIREFOX, "grading": {"yaml"}}.get(path.parent.name, set())
+    )
     for level, module in imports(path):
         if level == 0:
             known = sys.stdlib_module_names | LIBRARIES | own | BESIDE.get(path.stem, set())
