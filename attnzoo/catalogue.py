@@ -7,6 +7,7 @@
 import difflib
 import fnmatch
 import json
+import re
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -107,6 +108,11 @@ def license_name(record: dict[str, Any]) -> str:
     return str(record["license"]["name"]) if record["license"] else "none-stated"
 
 
+def languages_of(model: dict[str, Any]) -> str:
+    """The languages of a model, from its record; of a translator from which one it translates to which."""
+    return ("→" if model["task"] == "translation" else ",").join(model["languages"])
+
+
 def first_figures(model: dict[str, Any]) -> list[str]:
     """The first two figures of a model on the test split, such as "PER 5.42 %", from its record."""
     tested = [figure for figure in model["figures"] if figure["split"] == "test"]
@@ -118,9 +124,13 @@ def summary(model: dict[str, Any]) -> str:
     papers = " and ".join(paper["name"] for paper in model["papers"])
     figures, use = ", ".join(first_figures(model)), "allowed" if model["commercial"] else "not allowed"
     return (
-        f"{model['task']} ({', '.join(model['languages'])}) after {papers}; {figures} on the test split of "
+        f"{model['task']} ({languages_of(model)}) after {papers}; {figures} on the test split of "
         f"{model['data']}; {license_name(model)}: commercial use {use}"
     )
+
+
+def _words(text: str) -> set[str]:
+    return {*re.findall(r"\w+", text.casefold())}
 
 
 def _require(key: str, value: object, kind: type | UnionType) -> None:
@@ -144,6 +154,8 @@ def _follows(model: dict[str, Any], paper: str, catalogue: dict[str, Any]) -> bo
         asked in (of_one["key"], of_one["url"].casefold(), of_one["url"].casefold().rstrip("/").rpartition("/")[2])
         or (asked in architectures and asked.startswith(f"{of_one['key']}-"))
         or any(len(asked) > 2 and asked in of_one[field].casefold() for field in ("name", "title"))
+        or (bool(words := _words(asked))
+        and words <= _words(f"{of_one['name']} {of_one['title']}"))
         for of_one in model["papers"]
     )
 

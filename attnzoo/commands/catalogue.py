@@ -1,10 +1,9 @@
 """``attnzoo list``: the catalogue as a table, as JSON, or the lines that load a model."""
 
 import json
-import sys
 from typing import Any
 
-from ..catalogue import first_figures, license_name, list_models, loading_lines, model_info, summary
+from ..catalogue import first_figures, languages_of, license_name, list_models, loading_lines, model_info, summary
 from .parsers import list_parser
 
 
@@ -18,7 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
     if as_json:
         print(json.dumps(models, indent=1, ensure_ascii=False))
     elif not models:
-        print("no trained model fits all of these options", file=sys.stderr)
+        raise ValueError("no trained model fits all of these options")
     elif [model["name"] for model in models] == [pattern]:
         _print_one(models[0])
     else:
@@ -31,17 +30,17 @@ def _print_one(model: dict[str, Any]) -> None:
     size, where = f"{model['bytes'] / 1e6:.1f} MB", f"version {model['version']}, in the package {model['package']}"
     print(f"# {summary(model)}")
     print(f"# made from {'; '.join(sources)}")
-    print(f"# {size}, {where}; measured by {model['command']}")
+    print(f"# {size}, {where}; measured by {model['command']}; SHA-256 of the weights {model['sha256']}")
     print(loading_lines(model))
 
 
 def _print_table(models: list[dict[str, Any]]) -> None:
-    rows = [["name", "task", "languages", "MB", "licence", "commercial", "test split"]]
+    rows = [["name", "task", "languages", "MB", "licence", "commercial", "test figure"]]
     rows += [
         [
             model["name"],
             model["task"],
-            ",".join(model["languages"]),
+            languages_of(model),
             f"{model['bytes'] / 1e6:.1f}",
             license_name(model),
             "yes" if model["commercial"] else "no",

@@ -53,12 +53,13 @@ def list_parser() -> argparse.ArgumentParser:
     description = "List the trained models, the smallest first; with the name of one, the lines that load it."
     parser = command_parser("attnzoo list", description, "--language sv --license commercial")
     parser.add_argument("pattern", nargs="?", default="*", metavar="NAME", help="a name, or a pattern such as '*g2p*'")
-    parser.add_argument("--task", help="a task, such as translation")
+    parser.add_argument("--task", help="a task, such as translation or grapheme-to-phoneme")
     parser.add_argument("--paper", help="a paper that the model follows, such as luong2015, or a part of its title")
     parser.add_argument("--language", help="a code of ISO 639, such as sv")
     allowed = "a licence, such as MIT; or commercial: all models that may be redistributed and sold"
     parser.add_argument("--license", help=allowed)
-    parser.add_argument("--max-bytes", type=int, metavar="BYTES", help="the size of the weights, at most")
+    size = "the size of the weights, at most, such as 3.4e6 for 3.4 MB"
+    parser.add_argument("--max-bytes", type=float, metavar="BYTES", help=size)
     parser.add_argument("--json", action="store_true", help="print all that is known of each model")
     return parser
 

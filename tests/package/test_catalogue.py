@@ -103,8 +103,10 @@ def test_list_and_info_are_one(capsys: pytest.CaptureFixture[str]) -> None:
     main(["list", "--license", "commercial", "--language", "en"])
     _, *rows = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows] == list_models(license="commercial", language="en")
-    main(["list", "*g2p*", "--task", "translation"])
-    assert capsys.readouterr() == ("", "no trained model fits all of these options\n")
+    with pytest.raises(SystemExit, match="no trained model fits all of these options"):
+        main(["list", "*g2p*", "--task", "translation"])
+    main(["list", "--paper", "Bahdanau et al. 2014", "--max-bytes", "8e6", "--task", "translation"])
+    assert "de→en" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no trained model is named 'bahdanau2014'"):
         main(["list", "bahdanau2014"])
 
