@@ -154,8 +154,7 @@ def _follows(model: dict[str, Any], paper: str, catalogue: dict[str, Any]) -> bo
         asked in (of_one["key"], of_one["url"].casefold(), of_one["url"].casefold().rstrip("/").rpartition("/")[2])
         or (asked in architectures and asked.startswith(f"{of_one['key']}-"))
         or any(len(asked) > 2 and asked in of_one[field].casefold() for field in ("name", "title"))
-        or (bool(words := _words(asked))
-        and words <= _words(f"{of_one['name']} {of_one['title']}"))
+        or (bool(words := _words(asked)) and words <= _words(f"{of_one['name']} {of_one['title']}"))
         for of_one in model["papers"]
     )
 

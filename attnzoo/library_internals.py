@@ -177,6 +177,12 @@ def version_of(weight: Tensor) -> int | None:
     return None if weight.is_inference() else getattr(weight, VERSION, None)
 
 
+def origin_of(part: Tensor) -> Tensor:
+    """The tensor that a view is of, or the tensor itself if it is no view, or if torch does not say."""
+    base: Tensor | None = getattr(part, "_base", None)
+    return part if base is None else base
+
+
 def attention_backend(config: Any) -> str:
     """The attention function that a config asks for; where none is known "eager", which has the same results."""
     return getattr(config, "_attn_implementation", None) or "eager"

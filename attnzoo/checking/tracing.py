@@ -14,6 +14,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from ..library_internals import origin_of
+
 SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax}
 LOG_SOFTMAXES = {functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
 EXPONENTIALS = {torch.exp, Tensor.exp, Tensor.exp_}
@@ -132,8 +134,7 @@ class Trace(TorchFunctionMode):
 
 def is_weight(part: Tensor) -> bool:
     """Whether it is a parameter or a view of one, or independent of the input of a traced call."""
-    origin = part._base if part._is_view() else part
-    return not part.requires_grad or isinstance(origin, nn.Parameter)
+    return not part.requires_grad or isinstance(origin_of(part), nn.Parameter)
 
 
 def _is_dense(args: tuple[Any, ...]) -> bool:
