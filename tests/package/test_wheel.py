@@ -115,7 +115,7 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
     # A model that is not there is named with the package that has it.
     absent = run(environment, tmp_path, "attnzoo", "translate", "A dog.")
     assert absent.returncode == 1
-    assert "small-transformer-multi30k-en-de" in absent.stderr
+    assert "attentional-rnn-tatoeba-en-de" in absent.stderr
     assert "pip install . ./model_cards" in absent.stderr
     pip = "-m", "pip", "install", "--quiet", "--no-deps", str(wheels["attnzoo-models"])
     assert run(environment, tmp_path, "python", *pip).returncode == 0
