@@ -75,8 +75,12 @@ def test_the_wheel_holds_the_package_and_its_metadata(wheels: dict[str, Path]) -
     with zipfile.ZipFile(wheels["attnzoo"]) as wheel:
         names = wheel.namelist()
         metadata = Parser().parsestr(wheel.read(next(n for n in names if n.endswith("METADATA"))).decode())
-    for path in sorted([*ROOT.glob("training/**/*.py"), *ROOT.glob("configs/**/*.yaml")]):
-        assert f"attnzoo/{path.relative_to(ROOT).as_posix()}" in names
+    paths = [
+        f"attnzoo/{path.relative_to(ROOT)}"
+        for path in (*ROOT.glob("training/**/*.py"), *ROOT.glob("configs/**/*.yaml"))
+    ]
+    paths += [str(path.relative_to(ROOT)) for path in ROOT.glob("attnzoo/**/*.py")]
+    assert not {*paths} - {*names}
     assert not [name for name in names if not name.startswith(("attnzoo/", "attnzoo-"))]
     assert metadata["Author"]
     assert "](docs/" not in metadata.get_payload()
