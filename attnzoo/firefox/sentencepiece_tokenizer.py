@@ -15,7 +15,7 @@ from ..messages import shown
 from .sentencepiece_file import SPACE, UNKNOWN_SURFACE, Kind, Piece, SentencePieceFile, checked
 
 SCORE_STEP = 2.0**-10  # float32 has room for sums of multiples of it down to -16,384
-USER_DEFINED_SCORE = -0.1  # as in SentencePiece: better than every normal piece
+USER_DEFINED_SCORE = -0.1  # better than every normal piece; in SentencePiece 0.1 for each byte after the first
 COMPOSED = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")  # the tables after which a text is in NFC
 # Precompiled looks up a base letter together with its marks, and may lose the marks. It does not where a code point
 # stands between them that ends a letter. This one is in no text, since Unicode has not assigned it.

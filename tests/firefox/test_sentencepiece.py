@@ -75,10 +75,9 @@ def test_ids_and_texts_are_those_of_sentencepiece(name: str) -> None:
 def best_pieces(
     text: str, file: SentencePieceFile, score_of_user_defined: Callable[[str], float], dtype: Any
 ) -> list[str]:
-    """The pieces of a normalised text with the largest sum of scores, which is kept in a type of NumPy after each.
+    """The pieces of a normalised text with the largest sum of scores, which are added in a type of NumPy.
 
-    Among equal sums the first that is found counts: by the start of the last piece, then by its length. The sum with a
-    new piece is compared in float64, as both libraries do, and that of an unknown letter in the type itself.
+    Among equal sums the first that is found counts: by the start of the last piece, then by its length.
     """
     scores = {piece.text: piece.score for piece in file.pieces if piece.kind == Kind.NORMAL}
     unknown = dtype(min(scores.values())) - dtype(10)
@@ -91,12 +90,12 @@ def best_pieces(
     for start in range(len(text)):
         total = best[start][0]  # type: ignore[index]  # every letter is a piece or unknown
         ends = [end for end in range(start + 1, min(len(text), start + longest) + 1) if text[start:end] in scores]
-        sums = [(end, np.float64(total) + np.float64(scores[text[start:end]])) for end in ends]
+        sums = [(end, total + dtype(scores[text[start:end]])) for end in ends]
         if start + 1 not in ends:
             sums.append((start + 1, total + unknown))
         for end, value in sums:
-            if (other := best[end]) is None or value > np.float64(other[0]):
-                best[end] = dtype(value), start
+            if (other := best[end]) is None or value > other[0]:
+                best[end] = value, start
     pieces, end = [], len(text)
     while end:
         start = best[end][1]  # type: ignore[index]
@@ -124,17 +123,16 @@ def test_other_ids_are_due_to_sums_in_float32_alone(name: str) -> None:
     """Where ids differ from SentencePiece's, they are those of the same algorithm with sums in float64."""
     file = parse(memoryview(vocabulary(name)))
     expected, tokenizer = read(name)
-    largest = max(piece.score for piece in file.pieces if piece.kind == Kind.NORMAL)
 
-    def rounded(text: str) -> float:
-        return len(text.encode()) * largest - 0.1
+    def score_in_sentencepiece(text: str) -> float:
+        return 0.1 * (len(text.encode()) - 1)
 
     some = texts(2000)
     ids, found = expected.encode(some), [row[:-1] for row in tokenizer(some)["input_ids"]]
     differing = [row for row in zip(some, ids, found, strict=True) if row[1] != row[2]]
     for text, one, two in [*differing, *zip(some[:100], ids, found, strict=False)]:
         normalised = expected.Normalize(text)
-        assert same_pieces(best_pieces(normalised, file, rounded, np.float32), expected, one)
+        assert same_pieces(best_pieces(normalised, file, score_in_sentencepiece, np.float32), expected, one)
         assert same_pieces(best_pieces(normalised, file, lambda _: USER_DEFINED_SCORE, np.float64), expected, two)
         assert expected.decode(one) == expected.decode(two)
     assert len(differing) < 20
