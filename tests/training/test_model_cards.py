@@ -87,7 +87,7 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     german = [{"en": "Tom forgot my birthday.", "de": "Tom hat meinen Geburtstag vergessen."}]
     difference = "Une personne de plus ou de moins ne fait pas beaucoup de différence."
     french = [{"en": "One person more or less doesn't make much difference.", "fr": difference}]
-    places += [("data/tatoeba_en_de", german), ("data/tatoeba_en_fr", french)]
+    places += [("data/tatoeba_en_de", german), ("data/tatoeba_en_de_taught", german), ("data/tatoeba_en_fr", french)]
     complaint = "apex does n 't answer the phone ."
     places.append(("data/mr_cr", [{"sentence": complaint, "label": 0}, {"sentence": "moving .", "label": 1}]))
     for place, rows in places:

@@ -1,7 +1,10 @@
 """Tatoeba: sentences and their translations, by many people; here texts of one to five sentences.
 
-``python -m attnzoo.training.make_data.tatoeba`` makes them.
+``python -m attnzoo.training.make_data.tatoeba`` makes them. In training, the translations may be those of a larger
+model, a teacher; ``python -m attnzoo.training.make_data.translations`` makes these.
 """
+
+from dataclasses import replace
 
 from .known import KnownData
 from .licenses import CC_BY_2, Origin
@@ -22,4 +25,11 @@ TATOEBA = KnownData(
     "(`python -m attnzoo.training.make_data.tatoeba` joins them)",
     limits="Everyday sentences, mostly short ones about a person called Tom, up to 40 words together. Names and words "
     "that are not in them are often wrong.",
+)
+TAUGHT = replace(
+    TATOEBA,
+    path=rf"{TATOEBA.path}_taught",
+    name=f"{TATOEBA.name}; in training with a teacher's translations",
+    source=f"{TATOEBA.source}; in training with the translations of a larger model "
+    "(`python -m attnzoo.training.make_data.translations`)",
 )

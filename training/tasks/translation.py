@@ -10,7 +10,7 @@ from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..data.multi30k import MULTI30K
-from ..data.tatoeba import TATOEBA
+from ..data.tatoeba import TATOEBA, TAUGHT
 from ..data.verses import BIBLE_VERSES
 from .base import Card
 from .metrics import BLEU, ChrF
@@ -49,7 +49,7 @@ class Translation(SubwordTask):
     metric = "bleu"
     greater_is_better = True
     metric_names = {"bleu": "BLEU", "chrf": "chrF"}
-    known_data = (MULTI30K, TATOEBA, BIBLE_VERSES)
+    known_data = (MULTI30K, TATOEBA, TAUGHT, BIBLE_VERSES)
     max_new_tokens = 256
     card = Card(
         tags=("translation",),
