@@ -256,6 +256,11 @@ class SSRU(nn.Module):
         return output if packing is None else packing.pack(output), None
 
 
+def next_cell(cell: Tensor, forget: Tensor, candidate: Tensor) -> Tensor:
+    """Return f cell + (1 - f) candidate: exactly the cell where f is 1. All are (B, D)."""
+    return torch.lerp(candidate, cell, forget)
+
+
 def run_ssru(
     candidate: Tensor, gate: Tensor, cell: Tensor | None = None, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -275,7 +280,7 @@ def run_ssru(
     cell = torch.zeros_like(new[:, 0]) if cell is None else cell
     cells = []
     for f, c in zip(forget.unbind(1), new.unbind(1), strict=True):
-        cell = torch.lerp(c, cell, f)  # f cell + (1 - f) c; exactly the cell where f is 1
+        cell = next_cell(cell, f, c)
         cells.append(cell)
     return torch.stack(cells, dim=1).relu().to(candidate.dtype), cell
 

@@ -28,7 +28,7 @@ from ..fast_products import is_untouched
 from ..generation_options import SearchRefusedError
 from ..library_internals import attention_backend, is_given
 from ..model_inputs import read_mask, source_mask
-from ..transformer_layers import SSRU, MultiHeadAttention, TransformerLayer, run_ssru
+from ..transformer_layers import SSRU, MultiHeadAttention, TransformerLayer, next_cell
 from .repeated_product import RepeatedProduct
 
 SCALED_DOT_PRODUCTS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")  # all compute it
@@ -234,9 +234,9 @@ class _SSRUSteps:
 
     def step(self, x: Tensor, start: int, mask: Tensor | None) -> Tensor:
         """(R, D) to (R, D)."""
-        candidate, gate = self.inputs(x).unsqueeze(1).chunk(2, dim=2)
-        output, self.cell = run_ssru(candidate, gate, self.cell)
-        return output.squeeze(1)
+        candidate, gate = self.inputs(x).to(self.cell.dtype).chunk(2, dim=1)
+        self.cell = next_cell(self.cell, gate.sigmoid(), candidate)
+        return self.cell.relu().to(x.dtype)
 
 
 # By the class of a layer's mixer.
