@@ -34,7 +34,7 @@ from typing import Any
 
 from tests.benchmarks.environments import ENVIRONMENTS, ROOT, interpreter
 
-HEADING = "# Speed compared with other toolkits"  # of docs/bench.md
+HEADING = "# Speed compared with other toolkits"  # of what --markdown writes
 OURS = "attnzoo"
 LIMIT = "limit"  # the matrix products of a training step: no toolkit
 PEERS = ("joeynmt", "opennmt", "fairseq", "eole")  # each with an environment, and a file in systems/

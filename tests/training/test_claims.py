@@ -109,11 +109,12 @@ def test_the_command_lists_claims_and_refuses_what_is_none(capsys: pytest.Captur
         assert said in capsys.readouterr().err
 
 
-def test_the_docs_have_the_command_of_every_sentence() -> None:
-    page = (FOLDER.parents[2] / "docs" / "claims_of_tutorials.md").read_text(encoding="utf-8")
+def test_each_page_has_the_sentence_its_source_and_the_command() -> None:
     for name in NAMES:
         claim = load_claim(name)
-        assert f"| {claim.tutorials} | `attnzoo claims {name}` | {claim.source} |" in page
+        page = (FOLDER.parents[2] / "docs" / "claims" / f"{name}.md").read_text(encoding="utf-8")
+        assert f"- **Source**: {claim.source}\n- **In tutorials**: {claim.tutorials}\n" in page
+        assert f"\nattnzoo claims {name} --full\n" in page
 
 
 @pytest.fixture
