@@ -121,8 +121,10 @@ test-pythons:
 
 # The oldest versions, in an environment of their own: the inner loop; shipped models, trainings and exports.
 OLDEST := tests/package/test_cli.py tests/training/test_training.py tests/training/test_resume.py tests/export/test_run.py
-test-lowest: $(VENV)/installed
-	$(BIN)/python -m tests.package.lowest build/lowest.txt
+test-lowest:
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet packaging
+	.venv-lowest/bin/python -m tests.package.lowest build/lowest.txt
 	$(MAKE) quick VENV=.venv-lowest CONSTRAINTS=build/lowest.txt
 	.venv-lowest/bin/python -m pytest --quiet --numprocesses=logical --dist=worksteal $(LIMIT) $(OLDEST)
 
