@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
 ZOO ?= runs/zoo
 PYTHONS ?= 3.11 3.12 3.13
+CONSTRAINTS ?= constraints.txt
 
 # A test that takes longer fails, and where it waited is printed.
 LIMIT := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
@@ -13,28 +14,28 @@ LIMIT := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-gpu test-slow test-hub test-wheel test-page test-pythons page docs notebooks wheel models-wheel release bench bench-quick bench-gpu zoo results lint check clean
+.PHONY: help demo test quick test-gpu test-slow test-hub test-wheel test-page test-pythons test-lowest page docs notebooks wheel models-wheel release bench bench-quick bench-gpu zoo results lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-gpu   run the tests of all families on a GPU' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make notebooks   run the notebooks' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models and attnzoo-shelf into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench-gpu   measure training and decoding on a GPU beside plain torch and Marian' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make results   measure every trained model on every test set again, into results/results.csv' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
+		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-gpu   run the tests of all families on a GPU' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make test-lowest   the inner loop, a training and an export with the oldest libraries that pyproject.toml promises' 'make docs   build the documentation site into build/site' 'make notebooks   run the notebooks' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models and attnzoo-shelf into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench-gpu   measure training and decoding on a GPU beside plain torch and Marian' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make results   measure every trained model on every test set again, into results/results.csv' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # What training needs, and no more. Made again whenever the dependencies change.
-$(VENV)/ready: pyproject.toml constraints.txt
+$(VENV)/ready: pyproject.toml $(CONSTRAINTS)
 	$(call say,Making the virtual environment $(VENV) and installing attnzoo and what training needs into it)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "attnzoo needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with: make PYTHON=python3.12 ...")'
 	@printf '%s\n' 'torch is the largest part. On Linux pip takes its CUDA build, some GB, which runs on a CPU and on a GPU.' \
 		'For the small CPU build stop here, install torch into $(VENV) as pytorch.org says for CPUs, and run make again.'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --progress-bar on --constraint constraints.txt --editable '.[train]'
+	$(BIN)/python -m pip install --progress-bar on --constraint $(CONSTRAINTS) --editable '.[train]'
 	@$(BIN)/python -c 'import torch; gpu = torch.cuda.is_available(); print("torch", torch.__version__, "is installed;", "it uses the GPU " + torch.cuda.get_device_name() if gpu else "it sees no GPU and uses the CPU, which is enough for the demo")'
 	@touch $@
 
 # What the tests need, too.
 $(VENV)/installed: $(VENV)/ready
 	$(call say,Installing what the tests need into $(VENV))
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[test]'
 	@touch $@
 
 MINUTES ?= 3
@@ -117,6 +118,15 @@ notebooks: $(VENV)/docs
 # The tests on every Python that attnzoo supports, each in an environment of its own.
 test-pythons:
 	$(foreach version,$(PYTHONS),$(MAKE) test PYTHON=python$(version) VENV=.venv-$(version) &&) true
+
+# The oldest versions, in an environment of their own: the inner loop; shipped models, trainings and exports.
+OLDEST := tests/package/test_cli.py tests/training/test_training.py tests/training/test_resume.py tests/export/test_run.py
+test-lowest:
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet packaging
+	.venv-lowest/bin/python -m tests.package.lowest build/lowest.txt
+	$(MAKE) quick VENV=.venv-lowest CONSTRAINTS=build/lowest.txt
+	.venv-lowest/bin/python -m pytest --quiet --numprocesses=logical --dist=worksteal $(LIMIT) $(OLDEST)
 
 # With ATTNZOO_REPOSITORY_URL=https://... the README's links and pictures point to that repository (setup.py).
 wheel: $(VENV)/installed

@@ -6,6 +6,7 @@ command's work is imported when the command runs.
 
 import argparse
 import difflib
+import io
 import sys
 import warnings
 from pkgutil import resolve_name
@@ -72,7 +73,10 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line."""
+    """Run the command line. It prints UTF-8, also into a file or a pipe of Windows."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
     with exit_when_interrupted():
         _run(sys.argv[1:] if arguments is None else arguments)
 

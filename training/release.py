@@ -83,7 +83,7 @@ def release(
         read_mapping(run / "best" / name)  # Transformers ignores a damaged file, and would decode differently
     for other in average_with:
         require_model(other)
-    with TemporaryDirectory() as place:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as place:  # Windows cannot remove a file that is in use
         best = run / "best"
         if average_with:
             best = Path(place) / "mean"

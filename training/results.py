@@ -134,9 +134,8 @@ def measure(one: Measurement) -> list[Row]:
         ChildProcessError: the command failed; with the last line that it said.
     """
     command = [sys.executable, "-m", "attnzoo.cli", *one.command[1:], "--json"]
-    done = subprocess.run(
-        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
-    )
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=alone, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         *_, last = f"ended with status {done.returncode}", *done.stderr.strip().splitlines()
         raise ChildProcessError(last)

@@ -52,8 +52,11 @@ def read_marian(path: str | Path, sha256: str | None = None) -> MarianModel:
             raise FileNotFoundError(f"there is no file {path}")
         if path.stat().st_size < 24:
             raise ValueError(f"{path.stat().st_size} bytes are too few for a model")
-        with path.open("rb") as file:
-            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        if os.name == "nt":  # which cannot replace or remove a file that is mapped
+            content = memoryview(path.read_bytes())
+        else:
+            with path.open("rb") as file:
+                content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         if sha256 is not None and (found := hashlib.sha256(content).hexdigest()) != sha256.lower():
             raise ValueError(f"its sha256 is {found}, expected {shown(sha256)}")
         return read_npz(content) if bytes(content[:4]) == b"PK\3\4" else read_bin(content)

@@ -40,7 +40,7 @@ def limit_memory(megabytes: int) -> None:
 
     status = Path("/proc/self/statm")
     if status.exists():  # macOS has the limit, but does not keep it
-        size = int(status.read_text().split()[0]) * resource.getpagesize()
+        size = int(status.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + megabytes * 2**20,) * 2)
 
 

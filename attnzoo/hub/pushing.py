@@ -82,7 +82,8 @@ def push(
     account = require_write_access(repo_id, create_pr=create_pr, token=token)
     api = client(token)
     require_visibility(api, repo_id, private)
-    with tempfile.TemporaryDirectory() as name:
+    # Windows cannot remove a file that a model is still loaded from.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         home = Path(name)
         staged = _stage(folder, names, home / "staged", repo_id)
         auto_class = _save_outputs(staged, folder, home / "outputs.safetensors")

@@ -126,7 +126,8 @@ class OnnxEngine:
 
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if weights is not None:
-            self._folder = TemporaryDirectory(prefix="attnzoo-onnx-")  # deleted with this object
+            # Deleted with this object, but for files in use on Windows.
+            self._folder = TemporaryDirectory(prefix="attnzoo-onnx-", ignore_cleanup_errors=True)
             model = load_trained(AutoModelForSeq2SeqLM, folder)
             folder = to_onnx(model, Path(self._folder.name, "model"), self.tokenizer, weights)
         self.model = OnnxModel(folder)

@@ -1,6 +1,7 @@
 """Damaged or hostile files of a model: an error names the file, and nothing is run or ignored."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,8 @@ def test_a_file_is_read_up_to_a_size(tmp_path: Path) -> None:
         file.truncate(MAX_BYTES + 1)  # a hole, which takes no room on the disk
     with refused(ValueError, "large.json has more than"):
         read_mapping(tmp_path / "large.json")
-    with refused(ValueError, "/dev/zero is not a plain file"):
-        read_mapping("/dev/zero")
+    if os.name != "nt":
+        with refused(ValueError, "/dev/zero is not a plain file"):
+            read_mapping("/dev/zero")
     with pytest.raises(FileNotFoundError):
         read_mapping(tmp_path / "none.json")

@@ -319,6 +319,8 @@ def steps_of_half_the_rows(rank: int, folder: str) -> None:
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if os.name == "nt":
+        pytest.skip("Windows has no forks")
     folder = tmp_path_factory.mktemp("two")
     # Not forks of this process: a lock that another of its threads holds would stay locked in them.
     torch.multiprocessing.start_processes(steps_of_half_the_rows, (str(folder),), nprocs=2, start_method="forkserver")

@@ -12,8 +12,10 @@ from attnzoo.firefox.sentencepiece_file import bytes_field, to_bytes
 from tests.firefox.test_sentencepiece import SMALL
 
 MEMORY = 64 * 2**20  # beyond the file
+measures_memory = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux counts it")
 
 
+@measures_memory
 @pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_damaged_files_do_no_harm(count: int) -> None:
     command = [sys.executable, "-m", "tests.firefox.fuzz", str(count), "0"]
@@ -43,6 +45,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
+@measures_memory
 @pytest.mark.parametrize(("length", "is_refused"), [(200, True), (58, False)])
 def test_the_memory_of_a_vocabulary_is_bounded(length: int, is_refused: bool, tmp_path: Path) -> None:
     """Of pieces that have no beginning in common, in a file that is as large as a real one or smaller."""

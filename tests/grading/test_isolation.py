@@ -1,6 +1,7 @@
 """A student's code cannot end, block or fill the grader by accident."""
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from attnzoo.grading.grades import grade
 from attnzoo.grading.isolation import KEPT_OUTPUT, check_apart
 from tests.grading.submissions import BROKEN, FAULTY, PRINTING, RIGHT
 
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the process has limits, which Windows lacks")
 ASSIGNMENT = Assignment("self_attention", seconds=60, points={"padding": 2})
 
 

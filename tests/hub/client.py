@@ -5,7 +5,8 @@ module that reads the Hub's settings. A Python process that such a program start
 
     python -P client.py ADDRESS
 
-answers the requests of :func:`run_python` until its standard input ends.
+answers the requests of :func:`run_python` until its standard input ends. On macOS, where such a fork may crash, and on
+Windows, which has none, each program is a new process.
 """
 
 import functools
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 # Transformers imports these.
 PRELOADED = ["torch._dynamo", "torch.distributed.tensor", "torch.nn.attention.flex_attention", "scipy.optimize"]
 PRELOADED += ["sklearn.metrics", "jinja2.sandbox", "PIL.Image", "yaml"]
-FORKS = multiprocessing.get_context("fork")
+FORKS: Any = multiprocessing.get_context("fork") if sys.platform == "linux" else None
 # Settings of the machine that would reach into a test, or lead its requests elsewhere.
 FOREIGN = ("HF_", "HUGGING", "TRANSFORMERS_", "PYTHONPATH")
 
@@ -71,6 +72,15 @@ def run_python(
 
     ``without_attnzoo``: as if the package were not installed.
     """
+    if FORKS is None:
+        if without_attnzoo:
+            import pytest
+
+            pytest.skip("attnzoo is hidden in a fork of Linux")
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, cwd=cwd
+        )
     with tempfile.TemporaryDirectory() as output, Client(address or f"{start()[1].name}/address") as connection:
         connection.send((arguments, environment, str(cwd), without_attnzoo, output))
         process = connection.recv()

@@ -68,7 +68,7 @@ def run_alone(code: str, folder: Path) -> str:
     Raises:
         RuntimeError: the snippet fails; the message is its traceback.
     """
-    context = multiprocessing.get_context("forkserver")
+    context = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
     context.set_forkserver_preload(PRELOADED)
     ours, its = context.Pipe()
     process = context.Process(target=_run, args=(code, str(folder), its))

@@ -167,6 +167,7 @@ def test_control_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert capsys.readouterr().err == "stopped\n"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a shell of Unix closes the output")
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--nosuch"]])
 @pytest.mark.parametrize("closed", ["pipe", "stdout", "stderr", "all", "full"])
 def test_an_output_that_is_closed_or_full_is_no_traceback(arguments: list[str], closed: str) -> None:

@@ -5,22 +5,13 @@ which may drop it.
 import ast
 import re
 import sys
-import tomllib
 from importlib.metadata import distributions, packages_distributions, requires
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from packaging.requirements import Requirement
 from packaging.version import Version
 
-ROOT = Path(__file__).parents[2]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-
-
-def normalized(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()
+from tests.package.lowest import PROJECT, ROOT, lower_bounds, normalized, promised
 
 
 def declared(*extras: str) -> set[str]:
@@ -65,21 +56,9 @@ def test_every_library_that_is_imported_is_declared(folder: str, extras: list[st
     assert not undeclared
 
 
-def lower_bounds(lines: list[str]) -> dict[str, Version]:
-    """The lowest version of each distribution that the project declares for environments like this one."""
-    found: dict[str, Version] = {}
-    for needed in map(Requirement, lines):
-        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-            for specifier in needed.specifier:
-                if specifier.operator in (">=", "==", "~="):
-                    found[normalized(needed.name)] = Version(specifier.version)
-    return found
-
-
 def test_lower_bounds_can_be_met_together() -> None:
     """For a library that is installed in its lowest version, the metadata has the requirements of this version."""
-    lines = [*PROJECT["dependencies"], *(line for some in PROJECT["optional-dependencies"].values() for line in some)]
-    own = lower_bounds([line for line in lines if not line.startswith("attnzoo[")])
+    own = promised()
     installed = {(normalized(found.name), Version(found.version)) for found in distributions() if found.name}
     at_their_lowest = [name for name, lowest in own.items() if (name, lowest) in installed]
     assert {"transformers", "huggingface-hub", "datasets", "accelerate"} <= {*at_their_lowest}
@@ -90,13 +69,3 @@ def test_lower_bounds_can_be_met_together() -> None:
         if name in own and own[name] < lowest
     ]
     assert not too_low
-
-
-def test_ci_may_read_alone_and_runs_what_was_looked_at() -> None:
-    for path in (ROOT / ".github" / "workflows").iterdir():
-        workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert workflow["permissions"] == {"contents": "read"}
-        for job in workflow["jobs"].values():
-            assert job.get("permissions", {}).keys() <= {"id-token"}, path  # of the job that publishes
-        for step in [step for job in workflow["jobs"].values() for step in job["steps"]]:
-            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", "a/a@" + 40 * "0")), step

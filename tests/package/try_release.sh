@@ -10,7 +10,8 @@ echo "== $("$python" --version)"
 "$place/venv/bin/pip" install --quiet --constraint "$root/constraints.txt" "$root"/dist/attnzoo-*.whl
 cd "$place"
 venv/bin/attnzoo pronounce philosophy --no-dictionary
-venv/bin/pip install --quiet --constraint "$root/constraints.txt" "$root"/dist/attnzoo_models-*.whl
+venv/bin/pip install --quiet --constraint "$root/constraints.txt" "$root"/dist/attnzoo_models-*.whl "$root"/dist/attnzoo_shelf-*.whl
 venv/bin/attnzoo translate "A dog runs."
+venv/bin/attnzoo translate "A dog runs." --model bahdanau2014-tatoeba-en-de
 venv/bin/attnzoo classify "A wonderful film."
 for command in pronounce translate classify view align export; do venv/bin/attnzoo "$command" --help > help.txt; done

@@ -1,24 +1,20 @@
 """Trainings for tests: in this process, or in separate processes that can be killed."""
 
+import functools
 import json
 import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from attnzoo.training.train import main
 
 ROOT = Path(__file__).parents[2]
-# Trainings are forked from a process that has imported everything they need. Snippets of pages are forked from another,
-# since they must not find attnzoo imported.
-PROCESSES = multiprocessing.get_context("forkserver")
-SERVER = forkserver.ForkServer()
-SERVER.set_forkserver_preload(["tests.training.runs", "pytest"])
 
 
 def overrides(section: str, **values: Any) -> list[str]:
@@ -57,13 +53,29 @@ class Running:
             return self.process.exitcode, file.read()
 
 
+@functools.cache
+def server() -> Any:
+    """The process from which trainings are forked. It has imported everything they need. Snippets of pages are forked
+    from another, since they must not find attnzoo imported.
+    """
+    if os.name == "nt":
+        pytest.skip("Windows has no forks, and no signals that end a process")
+    from multiprocessing import forkserver
+
+    forks = forkserver.ForkServer()
+    forks.set_forkserver_preload(["tests.training.runs", "pytest"])
+    return forks
+
+
 def start(
     arguments: list[str], before: Callable[[], None] | None = None, program: Callable[[list[str]], None] = main
 ) -> Running:
     """Start a training, or another program, in a separate process, in which ``before`` is called first."""
-    reader, writer = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=_run, args=(program, arguments, writer, before))
-    with mock.patch.object(forkserver, "connect_to_new_process", SERVER.connect_to_new_process):
+    connect = server().connect_to_new_process
+    processes = multiprocessing.get_context("forkserver")
+    reader, writer = processes.Pipe(duplex=False)
+    process = processes.Process(target=_run, args=(program, arguments, writer, before))
+    with mock.patch("multiprocessing.forkserver.connect_to_new_process", connect):
         process.start()
     writer.close()
     return Running(process, reader)

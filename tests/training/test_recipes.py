@@ -144,7 +144,7 @@ def test_a_recipe_of_the_package_is_found_by_its_name_from_any_folder(
     _, _, first, *names = str(error.value).splitlines()  # one on each line, the closest first
     assert first == "  g2p_bahdanau"
     assert {first, *names} == {f"  {path.stem}" for path in RECIPES}
-    with pytest.raises(FileNotFoundError, match=r"no recipe at configs/demo\.yaml; did you mean 'demo'\?"):
+    with pytest.raises(FileNotFoundError, match=r"no recipe at configs.demo\.yaml; did you mean 'demo'\?"):
         load_recipe("configs/demo.yaml")
     (tmp_path / "demo").rmdir()
     shutil.copy(next(path for path in RECIPES if path.stem == "penalty"), "demo")

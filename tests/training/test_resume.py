@@ -6,7 +6,6 @@ import os
 import pathlib
 import pickle
 import random
-import resource
 import shutil
 import signal
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attnzoo.training.loop import checkpoint
+from attnzoo.training.loop import checkpoint, training_state
 from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
 from attnzoo.training.loop.run_folder import read_run, write_row
 from attnzoo.training.train import main
@@ -25,6 +24,8 @@ from tests.regular_language import SMALL
 from tests.training.runs import Running, command_line, log_rows, overrides, start
 
 STEPS = 20
+MAPS = Path("/proc/self/maps")
+needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a full disk of Linux")
 # Everything that has a state: dropout, moving average, accumulation, two epochs and more, evaluations on the way.
 RECIPE = [
     *(*SMALL, "model.dropout=0.3"),
@@ -113,7 +114,7 @@ def test_a_hundred_kills_are_no_worse_than_one(few_words: Path, uninterrupted: P
         assert_like_uninterrupted(tmp_path / str(seed), uninterrupted)
 
 
-def die_at(moment: str, calls: int, signum: int = signal.SIGKILL) -> None:
+def die_at(moment: str, calls: int, signum: int = getattr(signal, "SIGKILL", 0)) -> None:
     """Kill this process, or send it another signal, at this call of a function of ``checkpoint``, or of
     ``Path.rename``.
     """
@@ -236,6 +237,25 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(
     assert not Path("planted").exists()
 
 
+@pytest.mark.skipif(not MAPS.exists(), reason="needs /proc/self/maps, the mapped files of Linux")
+def test_a_resumed_training_holds_no_file_of_its_checkpoint(
+    few_words: Path, unfinished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old checkpoints are removed while it runs, and Windows cannot remove a file that is mapped."""
+    removed = []
+
+    def rotate_what_nobody_holds(output: Path, keep: int) -> None:
+        assert str(output) not in MAPS.read_text()
+        removed.append(keep)
+        rotate(output, keep)
+
+    monkeypatch.setattr(training_state, "rotate", rotate_what_nobody_holds)
+    damaged = checkpoints(unfinished)[-1]
+    flip_a_bit(damaged / "state.json")  # so that steps are left
+    go_on(few_words, unfinished)
+    assert removed
+
+
 def test_where_no_checkpoint_is_sound_the_reasons_are_said(few_words: Path, unfinished: Path) -> None:
     older, newer = checkpoints(unfinished)
     put_a_folder(older / "model.safetensors")
@@ -320,6 +340,8 @@ def test_damaged_figures_of_a_finished_run_are_named(uninterrupted: Path, tmp_pa
 
 def fill_the_disk(folder: str, largest: int) -> None:
     """Limit the size of files from the writing of this folder on, which looks like a full disk to a writer."""
+    import resource  # not on Windows
+
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     mkdir = pathlib.Path.mkdir
 
@@ -349,6 +371,7 @@ def test_a_full_disk_costs_no_checkpoint(
     assert_like_uninterrupted(output, uninterrupted)
 
 
+@needs_dev_full
 def test_a_full_disk_is_said_of_the_log_and_of_the_figures(tmp_path: Path) -> None:
     for name in ("log.jsonl", ".run.json.new"):
         (tmp_path / name).symlink_to("/dev/full")

@@ -91,7 +91,10 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, tmp_path: Path, capsy
         evaluate.main([str(tmp_path)])
     with pytest.raises(SystemExit, match=r"error: nowhere is not a checkpoint folder"):
         evaluate.main(["nowhere"])
-    with pytest.raises(SystemExit, match=rf"error: {run} is not a checkpoint folder: .*; give {run}/best"):
+    with pytest.raises(
+        SystemExit,
+        match=rf"error: {re.escape(str(run))} is not a checkpoint folder: .*; give {re.escape(str(run / 'best'))}",
+    ):
         evaluate.main([str(run)])
 
 

@@ -130,7 +130,7 @@ def checkpoints(output: Path) -> list[Path]:
 def write_manifest(folder: Path) -> None:
     """Write the manifest of a checkpoint: a checksum of every file in it."""
     checksums = {path.name: _checksum(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
-    (folder / MANIFEST).write_text(json.dumps(checksums, indent=2) + "\n")
+    (folder / MANIFEST).write_text(json.dumps(checksums, indent=2) + "\n", encoding="utf-8")
 
 
 def damage(folder: Path) -> str | None:
@@ -235,7 +235,7 @@ def _sync_entry(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     if path.is_dir() and os.name == "nt":  # Windows cannot open folders
         return
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)  # Windows flushes only what it may write
     try:
         os.fsync(handle)
     finally:

@@ -34,7 +34,7 @@ def free_processors(seconds: float = 0.5) -> int:
 def _idle_seconds() -> float | None:
     """Seconds that all processors together were idle since the machine started; None if the system reports nothing."""
     try:
-        first, *_ = STATISTICS.read_text().splitlines()
+        first, *_ = STATISTICS.read_text(encoding="ascii").splitlines()
     except OSError:
         return None
     return int(first.split()[4]) / os.sysconf("SC_CLK_TCK")

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object, set_seed
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedTokenizerBase
@@ -87,7 +87,8 @@ class TrainingState:
                     save_file(of_file, new / f"{name}.safetensors")
                 if self.tokenizer is not None:
                     save_tokenizer(self.tokenizer, new)
-                (new / "state.json").write_text(json.dumps(state, default=lambda array: array.tolist()))
+                text = json.dumps(state, default=lambda array: array.tolist())
+                (new / "state.json").write_text(text, encoding="utf-8")
                 write_manifest(new)
             rotate(output, keep)
         self.accelerator.wait_for_everyone()
@@ -103,7 +104,8 @@ class TrainingState:
         """
         state = read_mapping(folder / "state.json")
         _copy(load_file(folder / "model.safetensors"), dict(self.model.named_parameters()), folder)
-        self._set_moments(load_file(folder / "optimizer.safetensors"))
+        # Not load_file: the optimiser keeps these tensors, and Windows cannot remove a file that is still mapped.
+        self._set_moments(load((folder / "optimizer.safetensors").read_bytes()))
         if self.averaged is not None and state["updates"]:
             _copy(load_file(folder / "average.safetensors"), dict(self.averaged.model.named_parameters()), folder)
             self.averaged.updates = state["updates"]

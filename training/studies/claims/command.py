@@ -11,7 +11,7 @@ import functools
 import hashlib
 import inspect
 import json
-import resource
+import os
 import subprocess
 import sys
 import textwrap
@@ -83,7 +83,7 @@ def run_one(name: str, budget: str, folder: Path, again: bool = False) -> dict[s
         "seeds": list(BUDGETS[budget].seeds),
         "measurements": measurements,
         "seconds": round(seconds, 1),
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if _is_mac() else 2**10),
+        "peak_memory_mib": _peak_memory(),
         "threads": torch.get_num_threads(),
         "versions": {"attnzoo": attnzoo.__version__, "torch": torch.__version__},
         "code": digest(claim),
@@ -123,8 +123,14 @@ def _size(budget: str) -> int:
     return [*BUDGETS].index(budget)
 
 
-def _is_mac() -> bool:
-    return sys.platform == "darwin"  # where getrusage counts bytes
+def _peak_memory() -> int | None:
+    """The most memory that this process had, in MiB; None on Windows, where Python does not tell it."""
+    if os.name == "nt":
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 2**10
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 2**20
 
 
 def _finite(margin: float) -> float | None:
@@ -257,6 +263,8 @@ def page(claim: Claim, result: dict[str, Any]) -> str:
     notes = "\n".join(result["measurements"].get("notes", ()))
     notes = f"```text\n{notes}\n```\n\n" if notes else ""
     seeds = ", ".join(map(str, result["seeds"]))
+    memory = result["peak_memory_mib"]
+    at_most = "" if memory is None else f"At most {memory:,} MiB of memory; "
     return f"""# {claim.name}
 
 **{result["verdict"]}**{" (an identity)" * claim.is_identity}{preliminary}
@@ -279,7 +287,7 @@ def page(claim: Claim, result: dict[str, Any]) -> str:
 attnzoo claims {claim.name} --{OPTIONS[result["budget"]]}
 ```
 
-Intervals are over {claim.intervals_over.format(seeds)}. At most {result["peak_memory_mib"]:,} MiB of memory; \
+Intervals are over {claim.intervals_over.format(seeds)}. {at_most}\
 attnzoo {result["versions"]["attnzoo"]}, torch {result["versions"]["torch"]}. All measurements: \
 [{claim.name}.json]({claim.name}.json).
 """
@@ -309,7 +317,7 @@ def index(results: dict[str, dict[str, Any]]) -> str:
         for name, result in results.items()
     )
     minutes = sum(result["seconds"] for result in results.values()) / 60
-    memory = max(result["peak_memory_mib"] for result in results.values())
+    memory = max(result["peak_memory_mib"] or 0 for result in results.values())
     budgets = " and ".join(sorted({result["budget"] for result in results.values()}))
     return f"""# Claims and verdicts
 
