@@ -1,7 +1,7 @@
 """Lesson 4: a sentence attends to itself. Write ``forward``.
 
-Every word is a query, a key and a value. The score of query t and key s is their dot product, divided by the square root
-of their width (Vaswani et al., 2017, section 3.2.1). Padding gets the weight 0. Do not use a loop, nor
+Every word is a query, a key and a value. The score of query t and key s is their dot product, divided by the square
+root of their width (Vaswani et al., 2017, section 3.2.1). Padding gets the weight 0. Do not use a loop, nor
 ``scaled_dot_product_attention``.
 
 Dimensions: B batch, T words, D width of a word, K width of a query and of a key.

@@ -1,7 +1,7 @@
 """Lesson 5: the self-attention of a Transformer's decoder, with several heads. Write ``forward``.
 
-Each head attends with its own part of query, key and value (Vaswani et al., 2017, section 3.2.2), of the width H. A word
-sees itself and the words before it. Padding gets the weight 0. Do not use a loop, ``nn.MultiheadAttention`` nor
+Each head attends with its own part of query, key and value, of the width H (Vaswani et al., 2017, section 3.2.2). A
+word sees itself and the words before it. Padding gets the weight 0. Do not use a loop, ``nn.MultiheadAttention`` nor
 ``scaled_dot_product_attention``.
 
 Dimensions: B batch, T words, D width of a word, N heads, H width of one head, D / N.

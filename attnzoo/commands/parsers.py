@@ -148,7 +148,7 @@ def check_parser() -> argparse.ArgumentParser:
     assignment = "YAML with kind, arguments, options, points of each property, hints, seconds, megabytes, seed"
     parser.add_argument("--assignment", type=Path, metavar="FILE", help=assignment)
     written = (
-        "otter and nbgrader write tests for a notebook, gradescope-zip an autograder to upload, all three from a solution "
+        "otter and nbgrader write tests for a notebook, gradescope-zip an autograder to upload, from a solution "
         "(default: text)"
     )
     formats = (*OF_SUBMISSION, *OF_SOLUTION, AUTOGRADER)
@@ -164,8 +164,8 @@ def check_parser() -> argparse.ArgumentParser:
 def assignment_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo assignment``."""
     description = (
-        "Write the exercise of a lesson into a new folder: the file for students, a solution, the points of each property, "
-        "and a note for the teacher with the commands that grade it."
+        "Write the exercise of a lesson into a new folder: the file for students, a solution, the points of each "
+        "property, and a note for the teacher with the commands that grade it."
     )
     parser = command_parser("attnzoo assignment", description, "2 additive")
     parser.add_argument("lesson", type=int, choices=range(1, 6), help="the part of the lesson, 1 to 5")

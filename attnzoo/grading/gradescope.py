@@ -78,7 +78,7 @@ def write_autograder(path: Path, file: str, name: str, assignment: Assignment) -
         "requirements.txt": "".join(f"{line}\n" for line in versions.values()),
         "assignment.yaml": yaml.safe_dump(dataclasses.asdict(assignment), sort_keys=False),
     }
-    for source in sorted(PACKAGE.rglob("*.py")):
+    for source in [PACKAGE / "catalogue.json", *sorted(PACKAGE.rglob("*.py"))]:
         place = source.relative_to(PACKAGE)
         if place.parts[0] not in LEFT_OUT:
             contents[f"attnzoo/{place.as_posix()}"] = source.read_text(encoding="utf-8")
