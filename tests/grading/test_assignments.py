@@ -138,4 +138,4 @@ def test_a_typical_fault_is_named(lesson: int, prop: str, name: str, right: str,
     assert names == [name]
     (test,) = (test for test in result.tests if test.name == prop)
     assert (test.status, test.points) == ("failed", 0)
-    assert f"| {prop} | `{name}` |" in (folder / "note.md").read_text()
+    assert f"| {prop} | `{name}` | {result.points} |" in (folder / "note.md").read_text()
