@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,7 +16,7 @@ from tests.grading.submissions import FAULTY, RIGHT
 
 # In place of python3: an environment whose python notes the calls of pip, and otherwise is the Python of the tests.
 PYTHON = """#!/bin/sh
-if [ "$1" = -c ]; then exit 0; fi
+if [ "$1" = -c ]; then exit {old}; fi
 mkdir -p "$4/bin"
 cat > "$4/bin/python" <<'END'
 #!/bin/sh
@@ -23,6 +24,11 @@ if [ "$2" = pip ]; then echo "$@" >> {calls}; case "$*" in *whl/cpu*) exit {code
 exec {python} "$@"
 END
 chmod +x "$4/bin/python"
+"""
+# In place of apt-get, of an Ubuntu that has Python 3.12: it takes the stand-in above.
+APT_GET = """#!/bin/sh
+if [ "$3" = python3.12-venv ]; then sed 's/exit 1; fi$/exit 0; fi/' {bin}/python3 > {bin}/python3.12; chmod +x {bin}/python3.12
+else exit 100; fi
 """
 
 
@@ -39,18 +45,29 @@ def autograder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "autograder.zip"
 
 
-def container(autograder: Path, root: Path, code: int = 0) -> list[str]:
-    """Build the container in a folder, and return the calls of pip. ``code`` is that of the index of torch for CPUs."""
-    (root / "bin").mkdir()
+def container(autograder: Path, root: Path, code: int = 0, old: int = 0) -> list[str]:
+    """Build the container in a folder, and return the calls of pip.
+
+    Args:
+        autograder: the zip
+        root: the folder, in place of /autograder
+        code: that pip ends with for the index of torch for CPUs
+        old: 1 if the Python of the container is too old
+    """
+    programs = root / "bin"
+    programs.mkdir()
     (root / "submission").mkdir()
-    python = root / "bin" / "python3"
-    python.write_text(PYTHON.format(calls=root / "calls", code=code, python=sys.executable))
-    python.chmod(0o755)
+    python = PYTHON.format(calls=root / "calls", code=code, old=old, python=sys.executable)
+    for name, text in {"python3": python, "apt-get": APT_GET.format(bin=programs)}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
     with zipfile.ZipFile(autograder) as content:
         content.extractall(root / "source")
     (root / "run_autograder").write_bytes((root / "source" / "run_autograder").read_bytes())
     (root / "run_autograder").chmod(0o755)
-    environment = os.environ | {"PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    for name in ("bash", "cat", "chmod", "dirname", "mkdir", "sed", "sh"):  # and no other Python
+        (programs / name).symlink_to(str(shutil.which(name)))
+    environment = os.environ | {"PATH": str(programs)}
     subprocess.run(["bash", str(root / "source" / "setup.sh")], env=environment, cwd="/", check=True)
     return (root / "calls").read_text().splitlines()
 
@@ -76,9 +93,12 @@ def test_the_zip_has_scripts_at_its_root_and_no_solution(autograder: Path) -> No
     assert not [name for name, text in texts.items() if "class Attention(nn.Module)" in text and "self.q," in text]
 
 
-@pytest.mark.parametrize("code", [0, 1])
-def test_the_setup_takes_torch_for_cpus_if_its_index_answers(autograder: Path, code: int, tmp_path: Path) -> None:
-    torch, *others = container(autograder, tmp_path, code)
+@pytest.mark.parametrize(("code", "old"), [(0, 0), (1, 0), (0, 1)])
+def test_the_setup_takes_torch_for_cpus_if_its_index_answers(
+    autograder: Path, code: int, old: int, tmp_path: Path
+) -> None:
+    torch, *others = container(autograder, tmp_path, code, old)
+    assert (tmp_path / "bin" / "python3.12").exists() == bool(old)
     assert "--index-url https://download.pytorch.org/whl/cpu torch==" in torch
     assert len(others) == 1 + code
     assert others[-1].endswith(f"--requirement {tmp_path}/source/requirements.txt")
