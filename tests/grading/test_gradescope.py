@@ -27,8 +27,9 @@ chmod +x "$4/bin/python"
 """
 # In place of apt-get, of an Ubuntu that has Python 3.12: it takes the stand-in above.
 APT_GET = """#!/bin/sh
-if [ "$3" = python3.12-venv ]; then sed 's/exit 1; fi$/exit 0; fi/' {bin}/python3 > {bin}/python3.12; chmod +x {bin}/python3.12
-else exit 100; fi
+if [ "$3" != python3.12-venv ]; then exit 100; fi
+sed 's/exit 1; fi$/exit 0; fi/' {bin}/python3 > {bin}/python3.12
+chmod +x {bin}/python3.12
 """
 
 
