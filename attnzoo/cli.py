@@ -47,6 +47,9 @@ COMMANDS = {
     "classify": Command("classify sentences", OURS, "attnzoo.commands.classify:main"),
     "view": Command("show the attention of any model on a text", OURS, "attnzoo.commands.view:main"),
     "check": Command("check attention code, and grade it", OURS, "attnzoo.commands.check:main"),
+    "assignment": Command(
+        "write an exercise of the lessons, for check to grade", OURS, "attnzoo.commands.assignment:main"
+    ),
     "align": Command("align the words of given pairs", OURS, "attnzoo.commands.align:main"),
     "import": Command("read a translation model of Firefox", OURS, "attnzoo.commands.firefox:import_model"),
     "export": Command("export a model, so that it runs without torch", OURS, "attnzoo.commands.export:main"),

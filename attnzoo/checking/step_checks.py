@@ -132,7 +132,10 @@ def check_steps(report: Report, decoder: DecoderFunctions) -> None:
     in_place = _check_in_place(report, decoder)
     if decoder.whole is None:
         report.skip("step equals teacher forcing", "pass the function whole to check it")
-    elif not in_place or not isinstance(decoder.begin(), dict | list):
+    elif in_place and isinstance(decoder.begin(), dict | list):
+        for check in ("future", "step equals teacher forcing"):
+            report.skip(check, "cannot be judged until cache_changed_in_place is repaired")
+    else:
         _check_whole(report, decoder)
     if decoder.reorder is None:
         report.skip("beams", "pass the function reorder to check it")

@@ -1,11 +1,13 @@
 """``attnzoo check``: the properties of attention code in a file, with points, in the format of a grader."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from ..grading.assignment import read_assignment
-from ..grading.formats import OF_SOLUTION, OF_SUBMISSION
+from ..grading.formats import AUTOGRADER, OF_SOLUTION, OF_SUBMISSION
 from ..grading.grades import PASSED, grade
+from ..grading.gradescope import write_autograder
 from ..grading.isolation import check_apart
 from .parsers import check_parser
 
@@ -17,20 +19,26 @@ def main(arguments: list[str]) -> None:
         SystemExit: 1 if a property does not hold or the code does not run, except for a grader, which reads the result.
     """
     options = check_parser().parse_args(arguments)
-    path, _, name = options.code.rpartition(":")
-    if not path or not name.isidentifier():
+    place, _, name = options.code.rpartition(":")
+    if not place or not name.isidentifier():
         raise ValueError(f"give a file and a name in it, such as attention.py:Attention, got {options.code!r}")
+    if options.format == AUTOGRADER and options.output is None:
+        raise ValueError(f"--format {AUTOGRADER} needs a file to write, such as --output autograder.zip")
+    path = Path(place)
     given = {each: getattr(options, each) for each in ("kind", "hints", "seconds", "megabytes")}
     assignment = read_assignment(options.assignment, **given)
-    result = grade(name, check_apart(Path(path), name, assignment), assignment)
-    if options.format in OF_SOLUTION:
+    result = grade(name, check_apart(path, name, assignment), assignment)
+    if options.format in OF_SOLUTION or options.format == AUTOGRADER:
         judged = {test.name: test.out_of for test in result.tests}
         if not result.passed or assignment.hints == "something":
             wrong = [*result.problems, *(test.name for test in result.tests if test.status != PASSED)]
             reason = (
                 f"in this one these do not hold: {'; '.join(wrong)}" if wrong else "use the hints 'property' or 'where'"
             )
-            raise ValueError(f"tests for notebooks are written from a solution that passes: {reason}")
+            raise ValueError(f"a grader's tests are written from a solution that passes: {reason}")
+        if options.format == AUTOGRADER:
+            write_autograder(options.output, path.name, name, replace(assignment, points=judged))
+            return
         text = OF_SOLUTION[options.format](name, judged, assignment)
     else:
         text = OF_SUBMISSION[options.format](result)

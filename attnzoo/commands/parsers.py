@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 from ..grading.assignment import HINTS
-from ..grading.formats import OF_SOLUTION, OF_SUBMISSION
+from ..grading.formats import AUTOGRADER, OF_SOLUTION, OF_SUBMISSION
 from ..shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 
 MODEL_HELP = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
@@ -147,13 +147,29 @@ def check_parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", help=f"{kinds} (default: that of the assignment)")
     assignment = "YAML with kind, arguments, options, points of each property, hints, seconds, megabytes, seed"
     parser.add_argument("--assignment", type=Path, metavar="FILE", help=assignment)
-    written = "otter and nbgrader write tests for a notebook, from a solution (default: text)"
-    parser.add_argument("--format", choices=(*OF_SUBMISSION, *OF_SOLUTION), default="text", help=written)
+    written = (
+        "otter and nbgrader write tests for a notebook, gradescope-zip an autograder to upload, from a solution "
+        "(default: text)"
+    )
+    formats = (*OF_SUBMISSION, *OF_SOLUTION, AUTOGRADER)
+    parser.add_argument("--format", choices=formats, default="text", help=written)
     hints = "what is told: that something is wrong, which property, or where and why (default: where)"
     parser.add_argument("--hints", choices=HINTS, help=hints)
     parser.add_argument("--seconds", type=int, help="of one core that the code may take (default: 60)")
     parser.add_argument("--megabytes", type=int, help="of memory that the code may take (default: 2000)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to a file (default: print)")
+    return parser
+
+
+def assignment_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo assignment``."""
+    description = (
+        "Write the exercise of a lesson into a new folder: the file for students, a solution, the points of each "
+        "property, and a note for the teacher with the commands that grade it."
+    )
+    parser = command_parser("attnzoo assignment", description, "2 additive")
+    parser.add_argument("lesson", type=int, choices=range(1, 6), help="the part of the lesson, 1 to 5")
+    parser.add_argument("folder", type=Path, help="a new folder")
     return parser
 
 

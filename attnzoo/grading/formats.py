@@ -131,3 +131,4 @@ OF_SOLUTION: dict[str, Callable[[str, dict[str, float], Assignment], str]] = {
     "otter": as_otter,
     "nbgrader": as_nbgrader,
 }
+AUTOGRADER = "gradescope-zip"  # a zip, written from a solution, too

@@ -102,7 +102,7 @@ def test_an_expectation_is_of_the_object_given() -> None:
                 expect(module, "scale", kind="self_attention")
     with pytest.raises(AssertionError, match="not judged: it is not causal"):
         expect(right, "future", kind="self_attention")
-    with pytest.raises(ValueError, match="no property 'paddings' of this kind of code; it has batch"):
+    with pytest.raises(AssertionError, match="not judged: this code has no such property; it has batch"):
         expect(right, "paddings", kind="self_attention")
 
 
