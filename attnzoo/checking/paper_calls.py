@@ -114,7 +114,7 @@ def _parsed(told: str) -> Call:
     if wrong:
         raise ValueError(f"{wrong[0]!r} in call={told!r} is no output; an output is one of {', '.join(OUTPUTS)} or _")
     arguments = [role(node) for node in called.args] + [role(each.value) for each in called.keywords]
-    names: list[str | None] = [None] * len(called.args) + [each.arg for each in called.keywords]
+    names = [*(None for _ in called.args), *(each.arg for each in called.keywords)]
     return Call(arguments, names, [OUTPUTS.get(name, "_") for name in outputs] if arrow else None)
 
 

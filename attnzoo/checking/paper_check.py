@@ -111,7 +111,7 @@ def _drawn(subject: Subject, told: Mapping[str, str]) -> Iterator[tuple[list[Par
         raise ValueError(f"parameters names {unknown[0]!r}, but the module has {', '.join(named)}")
     before = {name: parameter.detach().clone() for name, parameter in named.items()}
     generator = torch.Generator().manual_seed(1)
-    zeroed = []
+    zeroed: list[str] = []
     try:
         for name, parameter in named.items():
             values = torch.randn(parameter.shape, generator=generator) / max(1, parameter.shape[-1]) ** 0.5
@@ -275,7 +275,7 @@ class _Comparison:
         if found is None:
             found = next((each for each in attempts if each.proof == each.wanted and self._proves(each)), None)
         if found is not None and not found.form.fault:
-            self._keep(part, found)
+            self._keep(part.quantities[: part.quantities.index(last) + 1], found)
             return True
         if found is not None:
             if found.form.fault == "readout" and self.told_outputs is None and self.paper.startswith("bahdanau"):
@@ -334,9 +334,9 @@ class _Comparison:
             return f"too many parameters have the shapes of {', '.join(blocks)}; tell them by parameters={{...}}"
         return "it is not computed as in the paper; if it is returned, tell so by call='... -> ...'"
 
-    def _keep(self, part: Part, found: "_Attempt") -> None:
+    def _keep(self, quantities: tuple[str, ...], found: "_Attempt") -> None:
         form, reading, values = found[:3]
-        self.ours |= {name: values[name] for name in part.quantities}
+        self.ours |= {name: values[name] for name in quantities}
         self.notes |= reading.notes
         self.sizes = {name: size for name, size in reading.sizes.items() if name != "1"}
         if "readout" in values:
@@ -379,16 +379,27 @@ class _Comparison:
     def _compare_returned(self, known: dict[str, Tensor]) -> None:
         """What is returned is what was computed."""
         outputs = self.told_outputs
-        wanted = dict(zip(outputs, self.run.outputs, strict=True)) if outputs is not None else {}
+        wanted = list(zip(outputs or (), self.run.outputs, strict=False))
         if outputs is None:
             for quantity in ("alignment", "state"):
                 output = self._output_of(quantity)
-                if quantity in self.ours and output is not None and not self._explained(output):
-                    is_old = self.run.equals(output, known["state"])
-                    if quantity == "alignment" or is_old:
-                        wanted[quantity] = output
-        for quantity, output in wanted.items():
+                if quantity not in self.ours or any(
+                    self.run.equals(each, self.ours[quantity]) for each in self.run.outputs
+                ):
+                    continue
+                is_old = output is not None and self.run.equals(output, known["state"])
+                if output is not None and not self._explained(output) and (is_old or not self.reasons):
+                    wanted.append((quantity, output))
+                elif quantity == "state":
+                    del self.ours[quantity]
+                    self.reasons[quantity] = (
+                        "it is computed, but not recognised among what is returned; tell call='...'"
+                    )
+        for quantity, output in wanted:
             ours = self.ours.get(quantity)
+            if ours is None and quantity != "_" and quantity not in self.reasons:
+                missing = "an earlier quantity could not be judged" if self.reasons else "the paper has none here"
+                self.reasons[quantity] = missing
             if ours is None or self.run.equals(output, ours):
                 continue
             if quantity == "scores" and self.run.equals(

@@ -119,7 +119,7 @@ def _softmax(scores: Tensor, real: Tensor, dim: int = 1) -> Tensor:
     return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(dim)
 
 
-WRONG_SCORES = {  # of the additive score
+WRONG_SCORES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # of the additive score
     "no tanh around the sum": torch.add,
     "tanh of each term, and not of their sum": lambda query, key: query.tanh() + key.tanh(),
     "a sigmoid in place of tanh": lambda query, key: (query + key).sigmoid(),

@@ -66,7 +66,9 @@ def _is_affine(checker: LayerChecker) -> bool:
 def _used_weights(checker: LayerChecker, sizes: Sizes) -> Finding | None:
     """The tensors by which values are multiplied sum to one over the keys."""
     inside = look_inside(checker.layer, sizes)
-    for weights in inside.used if isinstance(inside, Inside) else ():
+    if isinstance(inside, str):
+        return None
+    for weights in inside.used:
         values, axis = weights.values.detach(), weights.key_axis
         if axis is None:
             continue

@@ -1,5 +1,6 @@
 """``attnzoo check``: the properties of attention code in a file, with points, in the format of a grader."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def main(arguments: list[str]) -> None:
         raise ValueError(f"give a file and a name in it, such as attention.py:Attention, got {options.code!r}")
     given = {each: getattr(options, each) for each in ("kind", "hints", "seconds", "megabytes")}
     assignment = read_assignment(options.assignment, **given)
+    told = {each: getattr(options, each) for each in ("paper", "call") if getattr(options, each) is not None}
+    assignment = dataclasses.replace(assignment, options={**assignment.options, **told})
     result = grade(name, check_apart(Path(path), name, assignment), assignment)
     if options.format in OF_SOLUTION:
         judged = {test.name: test.out_of for test in result.tests}

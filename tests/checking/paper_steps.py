@@ -49,12 +49,25 @@ class TutorialBahdanau(nn.Module):
         output, state = self.gru(torch.cat(read, dim=-1), hidden)
         if self.variant == "old state":
             state = hidden
+        if self.variant == "state changed":
+            state = output = 2 * state
+            output = output.transpose(0, 1)
         logits = self.out(torch.cat([output, context, embedded], dim=-1).squeeze(1))
         return logits, state, weights
 
 
 class MatrixBahdanau(nn.Module):
     """From scratch with matrices (inputs, outputs): the paper's own cell and readout."""
+
+    W_z: Tensor
+    W_r: Tensor
+    W_h: Tensor
+    U_z: Tensor
+    U_r: Tensor
+    U_h: Tensor
+    b_z: Tensor
+    b_r: Tensor
+    b_h: Tensor
 
     def __init__(self, variant: str = "", embedding: int = 5, hidden: int = 6, keys: int = 9) -> None:
         super().__init__()
@@ -205,7 +218,8 @@ class Step(NamedTuple):
     cause: str = ""
 
 
-BAHDANAU = {"paper": "bahdanau2014"}
+BAHDANAU: dict[str, Any] = {"paper": "bahdanau2014"}
+STATE = BAHDANAU | {"call": "token, state, keys, mask -> _, state, alignment"}
 MATRICES = BAHDANAU | {"call": "embedding, state, keys -> state, context, alignment, readout, logits"}
 MATRICES |= {"width": (5, 6, 9)}
 GENERAL = {
@@ -215,7 +229,7 @@ GENERAL = {
 CONCAT = {"paper": "luong2015-global-concat"}
 RIGHT = [
     Step(TutorialBahdanau, "", BAHDANAU),
-    Step(TutorialBahdanau, "", BAHDANAU | {"call": "token, state, keys, mask -> _, state, alignment"}),
+    Step(TutorialBahdanau, "", STATE),
     Step(MatrixBahdanau, "", MATRICES),
     Step(MatrixBahdanau, "other way round", MATRICES),
     Step(MatrixBahdanau, "reset after", MATRICES),
@@ -236,6 +250,7 @@ FAULTY = [
     Step(TutorialBahdanau, "projected values", BAHDANAU, "context"),
     Step(TutorialBahdanau, "context forgotten", BAHDANAU, "state", "does not read the context"),
     Step(TutorialBahdanau, "old state", BAHDANAU, "state", "the previous state"),
+    Step(TutorialBahdanau, "state changed", STATE, "state", "although the right numbers are computed"),
     Step(MatrixBahdanau, "sigmoid", MATRICES, "alignment", "sigmoid in place"),
     Step(MatrixBahdanau, "no softmax", MATRICES, "alignment", "no softmax"),
     Step(MatrixBahdanau, "mean", MATRICES, "context", "averaged"),
