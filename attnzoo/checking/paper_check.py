@@ -302,7 +302,10 @@ class _Comparison:
             if form.fault and form.fault not in part.quantities[min(most, len(part.quantities) - 1) :]:
                 continue
             proof = min(form.proof, last, key=part.quantities.index)
-            for number, reading in enumerate(self._readings(form), start=1):
+            # If some quantities agree, it is known how the parameters are read.
+            agreed = [each.reading for each in attempts if most and each.agreeing == most]
+            is_known = bool(form.fault and agreed and form.grids == part.forms[0].grids)
+            for number, reading in enumerate(agreed if is_known else self._readings(form), start=1):
                 is_cut |= number == MOST_READINGS and not form.fault
                 values = form.compute(reading.blocks, known)
                 if not values:

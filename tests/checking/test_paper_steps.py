@@ -1,6 +1,8 @@
 """``attnzoo.check(..., paper=...)``: right steps have the paper's values; of faulty ones the first wrong is named."""
 
+import inspect
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from attnzoo import AttentionalRNNConfig
 from attnzoo.checking.paper_blocks import Grid, Parameter, readings
 from attnzoo.checking.paper_calls import EXACT
 from attnzoo.checking.paper_steps import parts_of_step
+from attnzoo.commands.check import main
 from attnzoo.recurrent_decoder import BahdanauDecoder, DecoderState, LuongDecoder
 from tests.checking.paper_steps import FAULTY, MATRICES, RIGHT, MatrixBahdanau, Step, TutorialBahdanau
 
@@ -174,3 +177,21 @@ def test_the_properties_of_a_kind_are_checked_too() -> None:
 def test_what_cannot_be_read_is_an_error(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         attnzoo.check(TutorialBahdanau(), **options)
+
+
+def test_the_command_compares_with_a_paper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    imports = (
+        "import torch\nfrom torch import Tensor, nn\nfrom typing import Any\nfrom torch.nn import functional as F\n"
+    )
+    path = tmp_path / "decoder.py"
+    path.write_text(
+        imports + inspect.getsource(TutorialBahdanau).replace('variant: str = ""', 'variant: str = "no tanh"')
+    )
+    with pytest.raises(SystemExit) as end:
+        main(
+            [f"{path}:TutorialBahdanau", "--paper", "bahdanau2014", "--call", "token, state, keys, mask -> _, state, _"]
+        )
+    assert end.value.code == 1
+    told = capsys.readouterr().out
+    assert "scores_differ" in told
+    assert "no tanh around the sum" in told
