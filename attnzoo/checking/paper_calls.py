@@ -234,21 +234,24 @@ def _with_widths(
 ) -> Iterator[Run]:
     inputs = _inputs(subject, call, widths, vocab_size)
     groups = [group for group in LAYOUTS if {*group} & {*call.roles}]
-    forms: list[MaskForm | None] = [None]
+    forms: list[Any] = [None]
     if "mask" in call.roles:
         forms = [*mask_forms(mask, ("BS", "B1S", "B11S", "SB"))]
+        forms.insert(
+            1, forms.pop(next(at for at, form in enumerate(forms) if (form.shape, form.kind) == ("B1S", "float")))
+        )
     for chosen in itertools.product(*(LAYOUTS[group] for group in groups)):
         layouts = {role: layout for group, layout in zip(groups, chosen, strict=True) for role in group}
-        first = ""
+        raised: list[str] = []
         for form in forms:
             try:
                 yield _run(subject, call, inputs, layouts, form)
+                raised.append("")
             except Exception as error:
-                text = first_line(error)
-                errors.append(text)
-                if text == first:  # whatever the mask is, something else is wrong
-                    break
-                first = text
+                raised.append(first_line(error))
+                errors.append(raised[-1])
+            if len(raised) == 2 and raised[0] == raised[1] != "":
+                break  # the first two forms differ in shape and in kind, so something else is wrong
 
 
 def _inputs(subject: Subject, call: Call, widths: dict[str, int], vocab_size: int | None) -> dict[str, Tensor]:

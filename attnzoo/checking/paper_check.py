@@ -48,7 +48,7 @@ def check_beside(report: Report, subject: Subject, paper: str, options: dict[str
         seen: list[list[Tensor]] = []  # what was returned before; another layout or mask may make no difference
         judged: list[tuple[str, ...]] = []  # layouts whose fault is not in the attention: masks make no difference
         for run in runs(subject, call, *sizes):
-            if run.layout in judged or any(all(map(torch.equal, run.outputs, outputs)) for outputs in seen):
+            if run.layout in judged or any(_same(run.outputs, outputs) for outputs in seen):
                 continue
             seen.append(run.outputs)
             found = _Comparison(run, call, paper, parameters, told)
@@ -71,11 +71,18 @@ def check_beside(report: Report, subject: Subject, paper: str, options: dict[str
         report.assumed.append(f"not a part of what was compared: {', '.join(unread)}")
 
 
+def _same(first: list[Tensor], second: list[Tensor]) -> bool:
+    """Whether the tensors are equal; NaN equals NaN."""
+    return len(first) == len(second) and all(
+        torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in zip(first, second, strict=True)
+    )
+
+
 def _check_dropout(report: Report, subject: Subject, call: Call, run: Run) -> None:
     for seed in range(1, 5):
         subject.seed = seed
         other = run.again()
-        if any(not torch.equal(*pair) for pair in zip(run.outputs, other.outputs, strict=True)):
+        if not _same(run.outputs, other.outputs):
             where = "two calls in eval mode with the same input give different outputs"
             inputs = {name: part for name, part in run.inputs.items() if name in call.roles}
             report.add(Finding("dropout_in_eval", where, inputs))
@@ -354,6 +361,7 @@ class _Comparison:
         gaps = [] if output is None else [self.run.gap(output, values[quantity]) for values in nearest]
         known = [gap for gap in gaps if gap is not None]
         where = f"they differ by up to {min(known):.3g}" if known else "the paper's numbers are not computed"
+        where = "what is returned is not finite" if known and min(known) == float("inf") else where
         self._set_wrong(quantity, where, cause)
         return False
 

@@ -206,7 +206,10 @@ class Concat(nn.Module):
         both = torch.cat([hidden[:, None].expand(-1, length, -1), encoder_outputs], dim=2)
         energy = self.W(both) if self.variant == "no tanh" else torch.tanh(self.W(both))
         scores = energy @ self.v
-        hidden_scores = scores.masked_fill(mask == 0, float("-inf"))
+        is_hidden = mask if self.variant == "True is hidden" else mask == 0
+        hidden_scores = scores.masked_fill(is_hidden, float("-inf"))
+        if self.variant == "one minus the mask":
+            hidden_scores = scores - (1 - mask) * 1e9
         return scores.softmax(1) if self.variant == "before the mask" else hidden_scores.softmax(1)
 
 
@@ -240,6 +243,8 @@ RIGHT = [
     Step(Luong, "bias", GENERAL),
     Step(LoopedDot, "", {"paper": "luong2015-global-dot"}),
     Step(Concat, "", CONCAT),
+    Step(Concat, "True is hidden", CONCAT),
+    Step(Concat, "one minus the mask", CONCAT),
 ]
 FAULTY = [
     Step(TutorialBahdanau, "no tanh", BAHDANAU, "scores", "no tanh"),
@@ -265,6 +270,7 @@ FAULTY = [
     Step(Luong, "over the width", GENERAL, "context"),
     Step(Luong, "no tanh", GENERAL, "readout", "no tanh"),
     Step(Luong, "relu", GENERAL, "readout", "relu"),
+    Step(Concat, "True is hidden", CONCAT | {"mask": "attend"}, "alignment", "not finite"),
     Step(Concat, "no tanh", CONCAT, "scores", "no tanh"),
     Step(Concat, "before the mask", CONCAT, "alignment", "padding is not hidden"),
 ]
