@@ -14,6 +14,8 @@ from .layer import Layer, understand, with_masks
 from .mask_checks import check_loss, check_mask
 from .model import understand_model
 from .model_checks import check_model
+from .paper_check import check_beside
+from .paper_steps import PAPERS
 from .report import Finding, Report
 from .step_checks import check_steps, decoder_functions, functions_of_transformers
 from .subject import CannotCallError, Subject
@@ -47,6 +49,9 @@ def check(
     step: Callable[..., Any] | None = None,
     whole: Callable[..., Any] | None = None,
     reorder: Callable[..., Any] | None = None,
+    paper: str | None = None,
+    call: str | None = None,
+    parameters: dict[str, str] | None = None,
 ) -> Report:
     """Check attention code by its properties and name its faults.
 
@@ -71,6 +76,12 @@ def check(
         step: (tokens, state) -> (logits, state)
         whole: (source, source_mask, target) -> the logits of teacher forcing
         reorder: (state, rows) -> state
+        paper: compare the values of a step or an attention with those of a paper: "bahdanau2014",
+            "luong2015-global-general" or another name of ``from_paper``. Without ``kind``, nothing else is checked
+        call: with ``paper``, how it is called and what it returns: "token, state, keys, mask -> logits, state, _".
+            None: by the names of its arguments
+        parameters: with ``paper``, what a parameter holds, in the paper's symbols: {"attention.weight": "W_a U_a"}.
+            None: found by shapes
 
     Returns:
         a report, true if nothing was found; ``print`` shows it
@@ -80,9 +91,15 @@ def check(
         TypeError: ``module`` cannot be called
     """
     functions = {"start": start, "step": step, "whole": whole, "reorder": reorder}
-    if kind is None:
+    if paper is not None and paper not in PAPERS:
+        raise ValueError(f"paper is one of {', '.join(PAPERS)}, got {paper!r}")
+    if paper is not None and kind not in (None, "attention", "decoder_step"):
+        raise ValueError(f"paper={paper!r} needs kind='attention', kind='decoder_step' or none, got {kind!r}")
+    if paper is None and (call is not None or parameters is not None):
+        raise ValueError("call and parameters tell how to compare with a paper; pass paper=..., too")
+    if kind is None and paper is None:
         kind = "decoder_step" if step is not None else kind_of(module)
-    if kind not in KINDS:
+    if kind is not None and kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}; choose one of\n{LISTED}")
     if mask not in (None, "attend", "ignore", "additive"):
         raise ValueError(f"mask is 'attend', 'ignore' or 'additive', got {mask!r}")
@@ -97,6 +114,9 @@ def check(
         "vocab_size": vocab_size,
         "pad": pad,
         "batch_first": batch_first,
+        "paper": paper,
+        "call": call,
+        "parameters": parameters,
     }
     error: Exception | None = None
     for dtype in (torch.float64, torch.float32):  # code with constants in float32 cannot run in float64
@@ -132,6 +152,25 @@ def kind_of(module: Any) -> str:
 
 
 def _check(
+    module: Any,
+    kind: str | None,
+    dtype: torch.dtype,
+    functions: dict[str, Callable[..., Any] | None],
+    options: dict[str, Any],
+) -> Report:
+    if options["paper"] is None:
+        assert kind is not None
+        return _check_properties(module, kind, dtype, functions, options)
+    subject = Subject(module, dtype)
+    report = Report(subject.name, options["paper"])
+    if kind is not None:
+        report = _check_properties(module, kind, dtype, functions, options)
+    with subject.ready():
+        check_beside(report, subject, options["paper"], options)
+    return report
+
+
+def _check_properties(
     module: Any, kind: str, dtype: torch.dtype, functions: dict[str, Callable[..., Any] | None], options: dict[str, Any]
 ) -> Report:
     if kind == "decoder_step":

@@ -80,7 +80,8 @@ class Inside:
         """Whether something may make weights sum to one: a softmax, or a quotient of tensors of the input."""
         functions = SOFTMAXES | LOG_SOFTMAXES | EXPONENTIALS | RECIPROCALS
         quotients = (e for e in self.events if e.function in DIVISIONS and len(e.tensors) == 2)
-        return any(e.function in functions for e in self.events) or any(e.tensors[1].requires_grad for e in quotients)
+        divides = any(e.tensors[1].requires_grad for e in quotients)
+        return divides or any(e.function in functions or e.is_negative_power for e in self.events)
 
     @property
     def weights(self) -> list[Weights]:
@@ -137,8 +138,8 @@ def _multipliers(events: list[Event], sizes: Sizes) -> Iterator[tuple[int, Tenso
     needed = sorted((sizes.queries, sizes.keys))
     for number, event in enumerate(events):
         parts = [part for part in event.tensors if not is_weight(part)]
-        if event.function not in PRODUCTS or len(parts) != 2:
-            continue
+        if event.function not in PRODUCTS or len(parts) != 2 or normalised_axes(event.result.detach()):
+            continue  # the product with the inverse of their sum makes weights, and does not use them
         for part in parts:
             if part.ndim >= 2 and sorted(size for size in part.shape if size in needed) == needed:
                 yield number, part

@@ -22,6 +22,8 @@ LENGTH, TARGET, ROWS = 7, 5, 5  # 5 rows, since a state is unlikely to have 5 la
 def check_model(report: Report, model: Model, causal: bool) -> None:
     """Check an encoder, a language model (``causal``) or an encoder-decoder."""
     checker = _Checker(report, model)
+    for check in ("scale", "sum of the weights"):
+        report.skip(check, "it is judged in layers, and not in whole models; check the layers")
     if model.vocabulary:
         report.assumed.append(f"ids below {model.vocabulary}, padding is {model.pad}")
     if model.mask is not None:

@@ -110,6 +110,36 @@ FAULTS: dict[str, tuple[str, str]] = {
         "The output has NaN or infinity for ordinary inputs.\n"
         "Common causes: a row whose scores are all -inf, a division by zero, a logarithm of zero.",
     ),
+    "scores_differ": (
+        "the scores differ from the paper's",
+        "With the same weights and inputs, the paper's equation gives other scores.\n"
+        "Compare the equation: which state is the query, what is multiplied, what is inside the tanh.",
+    ),
+    "alignment_differs": (
+        "the alignment differs from the paper's",
+        "The scores are right, but their weights are not the softmax over the source, with padding hidden before it.\n"
+        "Check the axis of the softmax, the mask, and which tensor is returned.",
+    ),
+    "context_differs": (
+        "the context differs from the paper's",
+        "The weights are right, but the context is not the sum of the encoder's outputs, multiplied by them.\n"
+        "Use (weights[:, None] @ keys)[:, 0] for weights (B, S) and keys (B, S, V).",
+    ),
+    "state_differs": (
+        "the state differs from the paper's",
+        "With the same weights and inputs, the paper's cell gives another state.\n"
+        "Check what the cell reads, its gates, and which state is returned.",
+    ),
+    "readout_differs": (
+        "the readout differs from the paper's",
+        "The state and the context are right, but what the output layer reads is not the paper's.\n"
+        "Compare the equation: which state it reads, what is joined, and the function around it.",
+    ),
+    "logits_differ": (
+        "the logits differ from the paper's",
+        "The readout is right, but the logits are not its product with one matrix.\n"
+        "Apply one linear layer to the readout, and nothing after it.",
+    ),
 }
 
 # The property that each fault breaks, as a report lists it under "checked".
@@ -134,6 +164,12 @@ PROPERTIES = {
     "query_ignored": "query",
     "real_positions_masked": "real positions",
     "not_finite": "finite output",
+    "scores_differ": "scores",
+    "alignment_differs": "alignment",
+    "context_differs": "context",
+    "state_differs": "state",
+    "readout_differs": "readout",
+    "logits_differ": "logits",
 }
 
 

@@ -20,7 +20,9 @@ SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.so
 LOG_SOFTMAXES = {functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
 EXPONENTIALS = {torch.exp, Tensor.exp, Tensor.exp_}
 DIVISIONS = {torch.div, torch.true_divide, Tensor.div, Tensor.div_, Tensor.true_divide, Tensor.__truediv__}
-RECIPROCALS = {torch.reciprocal, Tensor.reciprocal, Tensor.__rtruediv__, functional.normalize}
+RECIPROCALS = {torch.reciprocal, Tensor.reciprocal, Tensor.reciprocal_, Tensor.__rtruediv__, functional.normalize}
+RECIPROCALS |= {torch.rsqrt, Tensor.rsqrt, Tensor.rsqrt_}
+POWERS = {torch.pow, Tensor.pow, Tensor.pow_, Tensor.__pow__, torch.float_power, Tensor.float_power}
 DROPOUTS = {
     functional.dropout,
     functional.dropout1d,
@@ -72,6 +74,11 @@ class Event(NamedTuple):
     def is_softmax(self) -> bool:
         """Whether it is torch's softmax."""
         return self.function in SOFTMAXES
+
+    @property
+    def is_negative_power(self) -> bool:
+        """Whether it is a power with a negative exponent, such as ``** -1``."""
+        return self.function in POWERS and bool((torch.as_tensor(self.arguments[1]) < 0).any())
 
     @property
     def tensors(self) -> list[Tensor]:

@@ -27,6 +27,8 @@ def main(arguments: list[str]) -> None:
     path = Path(place)
     given = {each: getattr(options, each) for each in ("kind", "hints", "seconds", "megabytes")}
     assignment = read_assignment(options.assignment, **given)
+    told = {each: getattr(options, each) for each in ("paper", "call") if getattr(options, each) is not None}
+    assignment = replace(assignment, options={**assignment.options, **told})
     result = grade(name, check_apart(path, name, assignment), assignment)
     if options.format in OF_SOLUTION or options.format == AUTOGRADER:
         judged = {test.name: test.out_of for test in result.tests}

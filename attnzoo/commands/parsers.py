@@ -145,6 +145,9 @@ def check_parser() -> argparse.ArgumentParser:
     parser.add_argument("code", metavar="FILE.py:NAME", help="a class that can be made, a module or a function")
     kinds = "attention, self_attention, mask, loss, encoder, decoder_step, language_model or encoder_decoder"
     parser.add_argument("--kind", help=f"{kinds} (default: that of the assignment)")
+    parser.add_argument("--paper", help="compare the values of a step with this paper's, such as bahdanau2014")
+    told = "how the step is called: 'token, state, keys, mask -> logits, state, alignment' (default: by its names)"
+    parser.add_argument("--call", metavar="LINE", help=told)
     assignment = "YAML with kind, arguments, options, points of each property, hints, seconds, megabytes, seed"
     parser.add_argument("--assignment", type=Path, metavar="FILE", help=assignment)
     written = (

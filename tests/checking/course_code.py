@@ -166,6 +166,14 @@ class Matrices(nn.Module):
         elif self.variant == "by hand":
             powers = torch.exp(scores - scores.max(-1, keepdim=True).values) * allowed
             weights = powers / powers.sum(-1, keepdim=True)
+        elif self.variant == "squares, by a power":
+            powers = (scores**2 + 0.1) * allowed
+            weights = powers * powers.sum(-1, keepdim=True) ** -1
+        elif self.variant == "by einsum":
+            powers = torch.exp(scores) * allowed
+            weights = torch.einsum("bhts,bht->bhts", powers, powers.sum(-1).reciprocal())
+        elif self.variant in ("divided after the values", "divided by the largest"):
+            weights = torch.exp(scores) * allowed
         elif self.variant == "by logarithm":
             weights = scores.masked_fill(~allowed, -1e9).log_softmax(-1).exp()
         elif self.variant == "sigmoid":
@@ -183,6 +191,10 @@ class Matrices(nn.Module):
             if self.variant == "normalised again":
                 weights = weights / weights.sum(-1, keepdim=True)
         y = weights @ v
+        if self.variant == "divided after the values":
+            y = y * weights.sum(-1, keepdim=True) ** -1
+        if self.variant == "divided by the largest":
+            y = y / weights.amax(-1, keepdim=True)
         y = y.reshape(x.shape) if self.variant == "merged wrongly" else y.transpose(1, 2).reshape(x.shape)
         y = self.out(y)
         if self.variant == "normalised over the batch":
@@ -328,7 +340,7 @@ FAULTS = {
     **cases(
         "weights_not_normalised",
         self_layer(Loops, "sigmoid"),
-        self_layer(Matrices, "sigmoid"),
+        self_layer(Matrices, "sigmoid", "divided by the largest"),
         self_layer(Matrices, "sigmoid", causal=True),
         self_layer(CrossMatrices, "twice the weights", "relu", **CROSS),
     ),
@@ -391,6 +403,7 @@ RIGHT = {
         Matrices,
         *("", "rotary", "grouped queries", "scale before", "linear biases", "window", "infinite with nan_to_num"),
         *("in float32", "in bfloat16", "by hand", "by logarithm", "normalised again", "block", "inverted"),
+        *("squares, by a power", "by einsum", "divided after the values"),
     ),
     **self_layer(
         Matrices,

@@ -1,0 +1,88 @@
+"""What every check of one attention layer uses: the layer, the report, and the smallest input that shows a fault.
+
+Dimensions: B batch, T queries, S keys.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .inside import Inside
+from .layer import Layer, Sizes
+from .report import Finding, Report
+from .subject import TOLERANCE, largest_difference
+
+SMALL = [(1, 1, 2), (1, 2, 2), (1, 2, 3), (2, 1, 2), (2, 2, 2), (2, 2, 3), (2, 3, 4), (3, 3, 4)]
+LATER = ["softmax axis", "heads", "batch", "scale", "keys", "query", "real positions", "padding", "future"]
+LATER += ["sum of the weights"]
+
+
+class LayerChecker:
+    """One attention layer under check. ``sizes`` are those at which every fault shows."""
+
+    def __init__(self, report: Report, layer: Layer, sizes: Sizes) -> None:
+        self.report, self.layer, self.sizes = report, layer, sizes
+        self.tolerance = TOLERANCE
+        self.inside: Inside | str = "not run"
+
+    def stops(self, test: "Test") -> bool:
+        """Run a test whose failure makes later ones meaningless."""
+        found = self.smallest(test)
+        if not self.report.add(found) or found is None:
+            return False
+        for check in LATER:
+            self.report.skip(check, f"cannot be judged until {found.name} is repaired")
+        return True
+
+    def smallest(self, test: "Test") -> Finding | None:
+        """The finding of the smallest sizes that show the fault; only what the full sizes show counts."""
+        found = test(self, self.sizes)
+        if found is None:
+            return None
+        for small in SMALL:
+            rows, queries, keys = small
+            if keys in self.layer.widths and not self.layer.is_self:
+                continue  # its output could not be told from weights
+            sizes = Sizes(rows, keys if self.layer.is_self else 1 if self.layer.is_step else queries, keys)
+            try:
+                smaller = test(self, sizes)
+            except Exception:  # the layer cannot take this size
+                continue
+            if smaller is not None and smaller.name == found.name:
+                return smaller
+        return found
+
+    def finding(self, name: str, where: str, *calls: tuple[Any, ...]) -> Finding:
+        """A finding with the arguments of one or two calls."""
+        made = [self.layer.arguments(*call) for call in calls]
+        given = [{key: part for key, part in each.items() if isinstance(part, Tensor)} for each in made]
+        return Finding(name, where, *given)
+
+    def differs(self, first: Tensor, second: Tensor) -> bool:
+        return largest_difference(first, second) > self.tolerance
+
+    def influence(self, sizes: Sizes, with_mask: bool, allowed: Tensor | None) -> Tensor:
+        """(T, S): whether the output of a position depends on a position of the input, in rows without padding."""
+        inputs = self.layer.inputs(sizes)[0]
+        other = self.layer.inputs(sizes, seed=1)[0]
+        before = self.layer(inputs, inputs, inputs, allowed, with_mask).context
+        seen = torch.zeros(sizes.keys, sizes.keys, dtype=torch.bool)
+        real = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool) if allowed is None else allowed
+        for position in range(sizes.keys):
+            changed = inputs.clone()
+            changed[:, position] = other[:, position]
+            after = self.layer(changed, changed, changed, allowed, with_mask).context
+            for place in range(sizes.keys):
+                shown = real[:, place]
+                seen[place, position] = self.differs(before[shown, place], after[shown, place])
+        return seen
+
+    def more_keys(self, sizes: Sizes) -> int:
+        """A larger number of keys that no other size equals."""
+        return next(n for n in itertools.count(sizes.keys + 2) if n not in {*sizes, *self.layer.taken})
+
+
+Test = Callable[[LayerChecker, Sizes], Finding | None]
