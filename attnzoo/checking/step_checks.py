@@ -131,7 +131,8 @@ def check_steps(report: Report, decoder: DecoderFunctions) -> None:
     _check_dropout(report, decoder, target)
     in_place = _check_in_place(report, decoder)
     if decoder.whole is None:
-        report.skip("step equals teacher forcing", "pass the function whole to check it")
+        for check in ("step equals teacher forcing", "future"):
+            report.skip(check, "pass the function whole to check it")
     elif not in_place or not isinstance(decoder.begin(), dict | list):
         _check_whole(report, decoder)
     if decoder.reorder is None:
