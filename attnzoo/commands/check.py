@@ -24,6 +24,7 @@ def main(arguments: list[str]) -> None:
     assignment = read_assignment(options.assignment, **given)
     result = grade(name, check_apart(Path(path), name, assignment), assignment)
     if options.format in OF_SOLUTION:
+        print("\n".join(result.told), file=sys.stderr)
         judged = {test.name: test.out_of for test in result.tests}
         if not result.passed or assignment.hints == "something":
             wrong = [*result.problems, *(test.name for test in result.tests if test.status != PASSED)]
