@@ -478,20 +478,20 @@ def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...],
         real[:, -2:] = False
     shown = real if of_queries else torch.ones(sizes.rows, sizes.queries, dtype=torch.bool)
 
-    def changed(places: Tensor) -> list[Tensor]:
+    def changed(places: Tensor) -> tuple[Tensor, ...]:
         """Query, key and value with others at these places."""
         of_keys = is_padding or layer.is_self
         parts = zip(call, others, (of_queries, of_keys, of_keys), strict=True)
-        return [torch.where(places[..., None], other, part) if moves else part for part, other, moves in parts]
+        return tuple(torch.where(places[..., None], other, part) if moves else part for part, other, moves in parts)
 
-    calls = list(call), changed(~real), changed(real)
+    calls = call, changed(~real), changed(real)
     ranked: list[tuple[float, int, MaskForm]] = []
     for number, form in enumerate(mask_forms(mask, shapes)):
         candidate = replace(layer, padding=form) if is_padding else replace(layer, pairs=form)
         try:
             leaks = []
-            for each in calls:
-                result = candidate(*each, real if is_padding else None, causal=not is_padding)
+            for query, key, value in calls:
+                result = candidate(query, key, value, real if is_padding else None, causal=not is_padding)
                 leaks.append(torch.where(shown[..., None], result.context, 0.0))
         except Exception:
             continue

@@ -59,7 +59,8 @@ class LayerChecker:
         """A finding with the arguments of one or two calls, and other advice than the usual."""
         made = [self.layer.arguments(*call) for call in calls]
         given = [{key: part for key, part in each.items() if isinstance(part, Tensor)} for each in made]
-        return Finding(name, where, *given, advice=advice)
+        first, second = [*given, {}][:2]
+        return Finding(name, where, first, second, advice)
 
     def differs(self, first: Tensor, second: Tensor) -> bool:
         return largest_difference(first, second) > self.tolerance

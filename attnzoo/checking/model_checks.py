@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .model import Model
-from .report import OTHER_ORDER, OTHER_PLACE, PADDING_READ, Finding, Report
+from .report import OTHER_MASK, OTHER_ORDER, OTHER_PLACE, PADDING_READ, Finding, Report
 from .subject import DEEP_TOLERANCE, first_line, largest_difference
 from .tracing import Trace, normalised_axes
 
@@ -144,8 +144,8 @@ class _Checker:
             if is_finite and self.differs(part, again):
                 where = f"in a batch of the lengths {lengths} the {name} of row 0 changes when the other rows change"
                 is_recurrent = any(isinstance(each, nn.RNNBase) for each in model.subject.parts)
-                advice = OTHER_ORDER if is_recurrent else ""
-                self.report.add(Finding("batch_mixed", where, *(self.given(*call) for call in calls), advice=advice))
+                given, changed = (self.given(*call) for call in calls)
+                self.report.add(Finding("batch_mixed", where, given, changed, OTHER_ORDER if is_recurrent else ""))
                 return
 
     def padding(self) -> None:
@@ -193,16 +193,21 @@ class _Checker:
         names = self._cause(alone, call, state_differs)
         where = f"row 1 has {length} tokens and {padding} of padding; without the padding its "
         where += "state" if state_differs and not time_differs else "output"
-        given = self.given(*call), self.given(*alone)
         for name in names:
-            advice = PADDING_READ if name == "padding_attended" and not self._has_softmax(call) else ""
-            self.report.add(Finding(name, f"{where} differs", *given, advice=advice))
+            advice = self._advice(source, call) if name == "padding_attended" else ""
+            self.report.add(Finding(name, f"{where} differs", self.given(*call), self.given(*alone), advice))
         return True
 
-    def _has_softmax(self, call: tuple[Any, ...]) -> bool:
+    def _advice(self, source: Tensor, call: tuple[Any, ...]) -> str:
+        """Advice on padding in row 1, where the usual one, on a softmax, does not fit."""
+        _, real, target = call
+        plain, _ = self.model.outputs(source, torch.ones_like(real), target)
+        padded, _ = self.model.outputs(*call)
+        if any(self.differs(part[2:], other[2:]) for part, other in zip(plain, padded, strict=True)):
+            return OTHER_MASK
         trace = Trace(without_dropout=True)
         self.model.call(*call, trace=trace)
-        return next(trace.weights(), None) is not None
+        return PADDING_READ if next(trace.weights(), None) is None else ""
 
     def _cause(self, alone: Any, call: Any, state_differs: bool) -> list[str]:
         """The fault that lets padding through, found by giving the recurrent encoder its results without padding."""

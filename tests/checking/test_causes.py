@@ -68,6 +68,10 @@ def test_a_window_that_wraps_around_sees_the_future_and_hides_padding() -> None:
 
 
 class LanguageModel(nn.Module):
+    """It adds a row of a table for each position, or by mistake for each row of the batch."""
+
+    table: Tensor
+
     def __init__(self, axis: int) -> None:
         super().__init__()
         self.axis, self.embed, self.out = axis, nn.Embedding(20, 8), nn.Linear(8, 20)
@@ -104,12 +108,25 @@ class CopiedMask(nn.Module):
         return output
 
 
-def test_a_mask_in_the_order_of_the_heads_is_advised() -> None:
+class Tagger(nn.Module):
+    """A model on that layer."""
+
+    def __init__(self, is_interleaved: bool) -> None:
+        super().__init__()
+        self.embed, self.layer = nn.Embedding(20, 12), CopiedMask(is_interleaved)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        output: Tensor = self.layer(self.embed(ids), mask)
+        return output
+
+
+@pytest.mark.parametrize(("code", "kind"), [(CopiedMask, "self_attention"), (Tagger, "encoder")])
+def test_a_mask_in_the_order_of_the_heads_is_advised(code: Any, kind: str) -> None:
     torch.manual_seed(0)
-    (finding,) = attnzoo.check(CopiedMask(False), "self_attention").findings
+    (finding,) = attnzoo.check(code(False), kind, mask="attend").findings
     assert finding.name == "padding_attended"
     assert "repeat_interleave" in finding.explanation
-    assert attnzoo.check(CopiedMask(True), "self_attention")
+    assert attnzoo.check(code(True), kind, mask="attend")
 
 
 class Mean(nn.Module):

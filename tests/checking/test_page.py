@@ -29,7 +29,10 @@ def code(text: str) -> list[str]:
 
 
 def test_every_name_stands_with_its_property() -> None:
-    listed = {name: code(prop)[0] for names, prop, _ in rows("| name | property | fault |") for name in code(names)}
+    listed: dict[str, str] = {}
+    for names, properties, _ in rows("| name | property | fault |"):
+        each = code(properties) if len(code(properties)) > 1 else code(properties) * len(code(names))
+        listed |= zip(code(names), each, strict=True)
     assert listed == PROPERTIES
 
 
