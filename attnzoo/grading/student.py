@@ -44,10 +44,6 @@ def limit_memory(megabytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size + megabytes * 2**20,) * 2)
 
 
-class CannotBeMadeError(ValueError):
-    """A class cannot be called with the arguments of the assignment."""
-
-
 def load(path: str, name: str) -> Any:
     """The object of a file."""
     sys.path.append(str(Path(path).parent))  # at the end: a student's random.py must not replace Python's
@@ -66,7 +62,7 @@ def made(found: Any, arguments: dict[str, Any]) -> Any:
     """The module of a class, made with the arguments of the assignment; any other object as it is.
 
     Raises:
-        CannotBeMadeError: the class does not take the arguments; the message tells which it takes.
+        TypeError: the class does not take the arguments; the message tells which it takes.
     """
     if not inspect.isclass(found):
         return found
@@ -75,7 +71,7 @@ def made(found: Any, arguments: dict[str, Any]) -> Any:
         takes.bind(**arguments)
     except TypeError as error:
         given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        raise CannotBeMadeError(f"{found.__name__} takes {takes}, and is given ({given}): {error}") from error
+        raise TypeError(f"{found.__name__} takes {takes}, and is given ({given}): {error}") from error
     return found(**arguments)
 
 
@@ -98,9 +94,9 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         stage = "cannot_be_called"
         return check(target, request["kind"], **request["options"]).as_json()
     except BaseException as error:  # sys.exit, too
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        if stage == "cannot_be_called" and last.name in ("run", check.__name__):
-            stage = "wrong_options"  # of which the check itself complains, before it calls the code
+        raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
+        if stage == "cannot_be_called" and raised_in in (__file__, inspect.getfile(check)):
+            stage = "wrong_options"  # the file of check raises errors about its own arguments alone
         return {"findings": [of_error(error, stage, path)]}
 
 

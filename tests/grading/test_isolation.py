@@ -40,6 +40,7 @@ def test_code_that_does_not_run_is_a_finding(name: str, tmp_path: Path) -> None:
         ({"options": {"causel": True}}, "wrong_options", "unexpected keyword argument 'causel'"),
         ({"options": {"mask": "true"}}, "wrong_options", "mask is 'attend', 'ignore' or 'additive', got 'true'"),
         ({"kind": "attnetion"}, "wrong_options", "unknown kind 'attnetion'"),
+        ({"kind": None}, "wrong_options", "state the kind of Attention"),
     ],
 )
 def test_a_wrong_key_of_the_assignment_is_no_fault_of_the_code(
