@@ -24,10 +24,10 @@ from .inside import (
     positions_of,
     rows_permuted,
 )
-from .layer import Layer, Sizes, hidden_keys
+from .layer import Layer, Sizes, all_sizes, hidden_keys, with_pairs
 from .layer_checker import LayerChecker, Test
 from .padding_checks import check_padding, fault_of_mask
-from .report import Finding, Report
+from .report import OTHER_PLACE, Finding, Report
 from .subject import HALF_TOLERANCE, TOLERANCE
 from .sum_checks import check_sums, sums_to
 from .tracing import normalised_axes
@@ -55,8 +55,8 @@ def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None,
     _check_keys(checker)
     if checker.stops(_own_position):
         return
-    check_padding(checker)
     _check_future(checker, causal)
+    check_padding(checker)
     check_sums(checker)
 
 
@@ -129,9 +129,10 @@ def _axis_of_returned(
 def _check_scale(checker: LayerChecker, expected: str | float | None) -> None:
     layer, report, inside = checker.layer, checker.report, checker.inside
     if expected is None:
-        return report.skip("scale", "scale=None")
+        return report.skip("scale", "scale=None asks for no check of it")
     if expected == "auto" and not (layer.is_self or layer.has_value):
-        return report.skip("scale", "Luong's dot score has no scale; pass scale='sqrt' to expect 1 / sqrt(d_k)")
+        reason = "none is expected where one argument is key and value; pass scale='sqrt' to expect 1 / sqrt(d_k)"
+        return report.skip("scale", reason)
     if isinstance(inside, str):
         return report.skip("scale", inside)
     measured = measured_scale(inside, checker.sizes, layer.is_self)
@@ -200,7 +201,7 @@ def _batch(checker: LayerChecker, sizes: Sizes) -> Finding | None:
         if not checker.differs(first.flip(0), checker.layer(*turned).context):
             return None
         where = "the output of a row changes with its place in the batch"
-        return checker.finding("batch_mixed", where, inputs, turned)
+        return checker.finding("batch_mixed", where, inputs, turned, advice=OTHER_PLACE)
     inside = look_inside(checker.layer, checker.sizes)
     several = (
         isinstance(inside, Inside)
@@ -271,10 +272,36 @@ def _ignored_in_scores(checker: LayerChecker, is_query: bool) -> bool | str:
     return not any(seen) if seen else "the scores of single keys were not recognised"
 
 
+def _of_one_sequence(checker: LayerChecker, causal: bool | None) -> LayerChecker | str:
+    """The layer as a map from one sequence to one, or the reason why it is none.
+
+    A decoder block (x, memory) is one in x, since its outputs depend on other positions of x. Attention of query, key
+    and value that should be causal is called with one sequence for all three.
+    """
+    layer = checker.layer
+    if layer.is_self:
+        return checker
+    if layer.is_step:
+        return "it takes one query at a time"
+    seen = checker.influence(checker.sizes, False, None)
+    if bool((seen & ~torch.eye(checker.sizes.queries, dtype=torch.bool)).any()):
+        return checker
+    if not causal or not layer.has_value:
+        return "queries and keys are not the same sequence, and an output does not depend on other queries"
+    if len({*layer.widths}) > 1:
+        return f"query, key and value have the widths {layer.widths}, so they are not the same sequence"
+    layer = replace(layer, is_self=True)
+    sizes = all_sizes(layer)
+    same = LayerChecker(checker.report, with_pairs(layer, sizes), sizes)
+    same.tolerance = checker.tolerance
+    return same
+
+
 def _check_future(checker: LayerChecker, causal: bool | None) -> None:
-    layer, report = checker.layer, checker.report
-    if not layer.is_self:
-        return report.skip("future", "queries and keys are not the same sequence")
+    report, sequence = checker.report, _of_one_sequence(checker, causal)
+    if isinstance(sequence, str):
+        return report.skip("future", sequence)
+    checker, layer = sequence, sequence.layer
     seen = checker.influence(checker.sizes, False, None)
     built_in = not bool(seen.triu(diagonal=1).any())
     by_mask = layer.pairs is not None and not built_in
@@ -305,18 +332,17 @@ def _future_with(with_mask: bool, mask: Callable[[Sizes], Tensor | None]) -> Tes
         allowed = mask(sizes)
         seen = checker.influence(sizes, with_mask, allowed)
         leaks = seen.triu(diagonal=1).nonzero()
-        inputs = checker.layer.inputs(sizes)[0]
-        call = (inputs, inputs, inputs, allowed, with_mask)
         if not len(leaks):
             return None
         place, position = leaks[0].tolist()
-        changed = inputs.clone()
-        changed[:, position] = checker.layer.inputs(sizes, seed=1)[0][:, position]
-        everything = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
-        name = fault_of_mask(checker, sizes, everything, False, "future_leaked", True, allowed, with_mask)
+        name = "future_leaked"
+        if checker.layer.is_self:
+            everything = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
+            name = fault_of_mask(checker, sizes, everything, False, name, True, allowed, with_mask)
         where = f"the output of position {place} changes with the input of position {position}"
         where += "" if allowed is None else ", with a mask of padding"
-        return checker.finding(name, where, call, (changed, changed, changed, allowed, with_mask))
+        calls = checker.layer.inputs(sizes), checker.with_query_at(sizes, position)
+        return checker.finding(name, where, *((*call, allowed, with_mask) for call in calls))
 
     return test
 

@@ -21,7 +21,8 @@ from .step_checks import check_steps, decoder_functions, functions_of_transforme
 from .subject import CannotCallError, Subject
 
 KINDS = {
-    "attention": "(query, key, value, mask) or (query, keys, mask) -> output, or (output, weights)",
+    "attention": "(query, key, value, mask), (query, keys, mask) or a decoder block (x, memory, masks) -> output, or "
+    "(output, weights)",
     "self_attention": "(x, mask) -> output, or (output, weights)",
     "mask": "(ids), (lengths) or (size) -> mask",
     "loss": "(logits, labels) or (logits, labels, mask) -> number",
@@ -62,11 +63,12 @@ def check(
         module: a module or a function. For ``kind="decoder_step"`` it may be left out
         kind: one of ``KINDS``; None for modules of torch and models of Transformers
         causal: whether a position must not see later ones. None: decided by the behaviour, the name of the class or the
-            masks that it takes
+            masks that it takes. If True cannot be judged, the report is false
         mask: the mask convention: "attend" (True or 1: may be attended to), "ignore" (True or 1: hidden) or "additive"
             (0 or -inf). None: the convention that hides padding
-        scale: the expected factor of dot products: "sqrt" for ``1 / sqrt(d_k)``, or a number. "auto" expects it of
-            self-attention and of layers that take query, key and value. None: not checked
+        scale: the expected factor of dot products: "sqrt" for ``1 / sqrt(d_k)``, or a number; if it cannot be judged,
+            the report is false. "auto" expects it of self-attention and of layers that take query, key and value. None:
+            not checked
         num_heads: the number of heads, if no attribute gives it
         width: the width of the input, or of query and key, or of query, key and value
         vocab_size: the number of ids
@@ -121,9 +123,14 @@ def check(
     error: Exception | None = None
     for dtype in (torch.float64, torch.float32):  # code with constants in float32 cannot run in float64
         try:
-            return _check(module, kind, dtype, functions, options)
+            report = _check(module, kind, dtype, functions, options)
         except (CannotCallError, RuntimeError) as caught:
             error = error or caught
+            continue
+        for name, is_asserted in (("future", causal), ("scale", scale not in (None, "auto"))):
+            if is_asserted:
+                report.expect(name)
+        return report
     assert error is not None
     raise error
 
@@ -232,7 +239,7 @@ def _check_model(report: Report, subject: Subject, kind: str, options: dict[str,
     model = understand_model(subject, kind, **{name: options[name] for name in names})
     if model.time_first:
         report.assumed.append("time first")
-    causal = options["causal"] is not False and kind != "encoder"
+    causal = kind != "encoder" if options["causal"] is None else options["causal"]
     check_model(report, model, causal)
     target = subject.target
     is_generating = hasattr(target, "generate") and hasattr(target, "config") and hasattr(target, "get_encoder")
@@ -272,7 +279,7 @@ def _check_classic(module: Any, dtype: torch.dtype, options: dict[str, Any]) -> 
         attention, widths = as_attention(subject, options["vocab_size"])
         layer, sizes = understand(attention, False, options["mask"], None, widths, True)
         layer = with_masks(layer, sizes, options["mask"])
-        check_layer(report, layer, sizes, None, None)
+        check_layer(report, layer, sizes, options["causal"], options["scale"])
         report.skip("step equals teacher forcing", "to check it, pass start, step and whole")
         report.skip("beams", "to check them, pass start, step and reorder")
     return report

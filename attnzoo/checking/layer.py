@@ -18,6 +18,8 @@ NAMES = {
     "key": ("key", "k", "keys", "encoder_outputs", "encoder_output", "enc_outputs", "enc_output", "enc_out", "memory"),
     "value": ("value", "v", "values"),
 }
+OF_TARGET = ("tgt", "trg", "target", "dec", "self", "causal", "future", "ahead")  # in the names of masks
+OF_SOURCE = ("src", "source", "enc", "memory", "cross")
 CONVENTIONS = {
     "attend": "True or 1 where a key may be attended to",
     "ignore": "True or 1 where a key is hidden",
@@ -87,7 +89,7 @@ class Layer:
     is_self: bool
     by_position: bool = False
     padding: MaskForm | None = None  # of a mask of keys
-    pairs: MaskForm | None = None  # of a mask of pairs of query and key
+    pairs: MaskForm | None = None  # of a mask of pairs of positions of one sequence
     needs_mask: bool = False
 
     @property
@@ -106,6 +108,16 @@ class Layer:
     def is_step(self) -> bool:
         """Whether it takes one query for each row, without an axis of time."""
         return self.layout.startswith(("step", "hidden"))
+
+    @property
+    def takes_padding(self) -> bool:
+        """Whether a parameter takes a mask of padding."""
+        return self.has("mask") or self.has("padding")
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether a parameter takes a mask of pairs of positions of one sequence."""
+        return self.has("target_mask") or (self.is_self and self.has("mask"))
 
     def has(self, role: str) -> bool:
         """Whether some parameter has this role."""
@@ -137,11 +149,17 @@ class Layer:
     ) -> dict[str, Any]:
         """The arguments by name.
 
-        ``allowed`` is True on the keys that are not padding (B, S), or on the pairs that are not hidden (B, T, S).
+        ``allowed`` is True on the keys that are not padding (B, S), or on the pairs of positions that are not hidden
+        (B, T, T).
         """
         rows, queries, keys = len(query), query.shape[1], key.shape[1]
-        real = torch.ones(rows, keys, dtype=torch.bool) if allowed is None else allowed
-        pairs = real[:, None].expand(-1, queries, -1) if real.ndim == 2 else real
+        pairs = allowed if allowed is not None and allowed.ndim == 3 else None
+        real = torch.ones(rows, keys, dtype=torch.bool) if allowed is None or pairs is not None else allowed
+        of_keys = real[:, None].expand(-1, queries, -1)
+        of_positions = of_keys if self.is_self else torch.ones(rows, queries, queries, dtype=torch.bool)
+        of_positions = of_positions if pairs is None else pairs
+        role_of_pairs = "target_mask" if self.has("target_mask") else "mask"
+        gives_pairs = causal or pairs is not None or (self.has("target_mask") and self.needs_mask)
         named: dict[str, Any] = {}
         for name, role in self.roles.items():
             if role in ("query", "x"):
@@ -150,10 +168,10 @@ class Layer:
                 named[name] = self.lay_out(key if role == "key" else value, is_query=False)
             elif role == "lengths":
                 named[name] = real.sum(dim=1)
-            elif role in ("mask", "padding"):
-                form, shown = None, pairs
-                if role == "mask" and (causal or real.ndim == 3) and self.pairs is not None:
-                    form, shown = self.pairs, pairs.tril() if causal else pairs
+            elif role in ("mask", "padding", "target_mask"):
+                form, shown = None, of_keys
+                if role == role_of_pairs and gives_pairs and self.pairs is not None:
+                    form, shown = self.pairs, of_positions.tril() if causal else of_positions
                 elif role == self.mask_role and (allowed is not None or self.needs_mask):
                     form = self.padding
                 named[name] = form.make(shown, self.heads, self.subject.dtype) if form else None
@@ -333,11 +351,14 @@ def roles_of(subject: Subject, is_self: bool) -> tuple[dict[str, str], bool]:
         return {"query": "query", "key": "key", "value": "value", "attn_mask": "mask"}, False
     roles: dict[str, str] = {}
     free = []
+    is_pair = not is_self and not any(_role(name) == "value" for name in signature)
     for name, parameter in signature.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         role = _role(name)
         required = parameter.default is parameter.empty
+        if is_pair and role in ("mask", "padding") and _is_of_target(name):
+            role = "target_mask" if role == "mask" or required else None
         if role == "causal" or (role and role not in roles.values()):
             roles[name] = role
         elif required or (not roles and parameter.default is None):
@@ -362,6 +383,12 @@ def roles_of(subject: Subject, is_self: bool) -> tuple[dict[str, str], bool]:
     ordered = {name: roles[name] for name in signature if name in roles}
     positional = any(part.kind is part.POSITIONAL_ONLY for part in signature.values())
     return ordered, positional
+
+
+def _is_of_target(name: str) -> bool:
+    """Whether a mask of a decoder block is for its own positions, and not for those of the encoder."""
+    lower = name.lower()
+    return any(word in lower for word in OF_TARGET) and not any(word in lower for word in OF_SOURCE)
 
 
 def _role(name: str) -> str | None:
@@ -393,7 +420,11 @@ PAIR_SHAPES = ("TS", "BTS", "B1TS", "BHTS", "B*HTS")
 def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[str, str]) -> Layer | None:
     inputs = layer.inputs(sizes)
     candidates = [layer]
-    if layer.has("mask") or layer.has("padding"):
+    if layer.has("target_mask"):  # a form that runs; which convention is right is found later
+        for form in mask_forms(mask or "attend", PADDING_SHAPES if layer.takes_padding else ("BS",)):
+            pairs = (form._replace(shape=shape) for shape in PAIR_SHAPES)
+            candidates += [replace(layer, padding=form, pairs=each, needs_mask=True) for each in pairs]
+    elif layer.takes_padding:
         candidates += [replace(layer, padding=form, needs_mask=True) for form in mask_forms(mask, PADDING_SHAPES)]
     first = ""
     for candidate in candidates:
@@ -418,13 +449,17 @@ def _rows_are_apart(layer: Layer, sizes: Sizes) -> bool:
 
 def with_masks(layer: Layer, sizes: Sizes, mask: str | None) -> Layer:
     """The layer with the mask forms that hide padding best."""
-    if layer.has("mask") or layer.has("padding"):
-        layer = replace(layer, padding=_best(layer, sizes, mask, PADDING_SHAPES, is_padding=True))
-    if layer.is_self and layer.has("mask"):
-        form = layer.padding
-        convention = mask or (form.convention if form and not layer.has("padding") else None)
-        layer = replace(layer, pairs=_best(layer, sizes, convention, PAIR_SHAPES, is_padding=False))
-    return layer
+    padding = _best(layer, sizes, mask, PADDING_SHAPES, is_padding=True) if layer.takes_padding else None
+    return with_pairs(replace(layer, padding=padding), sizes, mask)
+
+
+def with_pairs(layer: Layer, sizes: Sizes, mask: str | None = None) -> Layer:
+    """The layer with the form of a mask of pairs that hides later positions best."""
+    if not layer.takes_pairs:
+        return layer
+    is_same = layer.has("mask") and not layer.has("padding") and not layer.has("target_mask")  # one argument for both
+    convention = mask or (layer.padding.convention if layer.padding and is_same else None)
+    return replace(layer, pairs=_best(layer, sizes, convention, PAIR_SHAPES, is_padding=False) or layer.pairs)
 
 
 def hidden_keys(sizes: Sizes) -> Tensor:
@@ -434,25 +469,29 @@ def hidden_keys(sizes: Sizes) -> Tensor:
 
 
 def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...], is_padding: bool) -> MaskForm | None:
-    query, key, value = layer.inputs(sizes)
-    others = layer.inputs(sizes, seed=1)
+    call, others = layer.inputs(sizes), layer.inputs(sizes, seed=1)
+    of_queries = layer.is_self or not is_padding  # whether positions of the query are hidden
+    real = torch.ones(sizes.rows, sizes.queries if of_queries else sizes.keys, dtype=torch.bool)
     if is_padding:
         real = hidden_keys(sizes)
-        shown = real if layer.is_self else torch.ones(sizes.rows, sizes.queries, dtype=torch.bool)
     else:
-        real = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
         real[:, -2:] = False
-        shown = real
-    hidden = [torch.where(real[..., None], part, other) for part, other in zip((key, value), others[1:], strict=True)]
-    seen = [torch.where(real[..., None], other, part) for part, other in zip((key, value), others[1:], strict=True)]
+    shown = real if of_queries else torch.ones(sizes.rows, sizes.queries, dtype=torch.bool)
+
+    def changed(places: Tensor) -> tuple[Tensor, ...]:
+        """Query, key and value with others at these places."""
+        of_keys = is_padding or layer.is_self
+        parts = zip(call, others, (of_queries, of_keys, of_keys), strict=True)
+        return tuple(torch.where(places[..., None], other, part) if moves else part for part, other, moves in parts)
+
+    calls = call, changed(~real), changed(real)
     ranked: list[tuple[float, int, MaskForm]] = []
     for number, form in enumerate(mask_forms(mask, shapes)):
         candidate = replace(layer, padding=form) if is_padding else replace(layer, pairs=form)
         try:
             leaks = []
-            for keys, values in ([key, value], hidden, seen):
-                queries = keys if layer.is_self else query
-                result = candidate(queries, keys, values, real if is_padding else None, causal=not is_padding)
+            for query, key, value in calls:
+                result = candidate(query, key, value, real if is_padding else None, causal=not is_padding)
                 leaks.append(torch.where(shown[..., None], result.context, 0.0))
         except Exception:
             continue
@@ -468,7 +507,7 @@ def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...],
 def _acts_on_one_query(layer: Layer, sizes: Sizes) -> bool:
     """Whether hiding keys from one query changes the output of that query alone."""
     inputs = layer.inputs(sizes)
-    every = torch.ones(sizes.rows, sizes.queries, sizes.keys, dtype=torch.bool)
+    every = torch.ones(sizes.rows, sizes.queries, sizes.queries, dtype=torch.bool)
     one = every.clone()
     one[:, 1, 2:] = False
     first, second = (layer(*inputs, allowed).context for allowed in (every, one))

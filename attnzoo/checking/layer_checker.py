@@ -55,30 +55,39 @@ class LayerChecker:
                 return smaller
         return found
 
-    def finding(self, name: str, where: str, *calls: tuple[Any, ...]) -> Finding:
-        """A finding with the arguments of one or two calls."""
+    def finding(self, name: str, where: str, *calls: tuple[Any, ...], advice: str = "") -> Finding:
+        """A finding with the arguments of one or two calls, and other advice than the usual."""
         made = [self.layer.arguments(*call) for call in calls]
         given = [{key: part for key, part in each.items() if isinstance(part, Tensor)} for each in made]
-        return Finding(name, where, *given)
+        first, second = [*given, {}][:2]
+        return Finding(name, where, first, second, advice)
 
     def differs(self, first: Tensor, second: Tensor) -> bool:
         return largest_difference(first, second) > self.tolerance
 
     def influence(self, sizes: Sizes, with_mask: bool, allowed: Tensor | None) -> Tensor:
-        """(T, S): whether the output of a position depends on a position of the input, in rows without padding."""
-        inputs = self.layer.inputs(sizes)[0]
-        other = self.layer.inputs(sizes, seed=1)[0]
-        before = self.layer(inputs, inputs, inputs, allowed, with_mask).context
-        seen = torch.zeros(sizes.keys, sizes.keys, dtype=torch.bool)
-        real = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool) if allowed is None else allowed
-        for position in range(sizes.keys):
-            changed = inputs.clone()
-            changed[:, position] = other[:, position]
-            after = self.layer(changed, changed, changed, allowed, with_mask).context
-            for place in range(sizes.keys):
+        """(T, T): whether the output of a position depends on a position of the query, in rows without padding.
+
+        In self-attention the query is the input.
+        """
+        before = self.layer(*self.layer.inputs(sizes), allowed, with_mask).context
+        seen = torch.zeros(sizes.queries, sizes.queries, dtype=torch.bool)
+        real = torch.ones(sizes.rows, sizes.queries, dtype=torch.bool)
+        if allowed is not None and self.layer.is_self:
+            real = allowed
+        for position in range(sizes.queries):
+            after = self.layer(*self.with_query_at(sizes, position), allowed, with_mask).context
+            for place in range(sizes.queries):
                 shown = real[:, place]
                 seen[place, position] = self.differs(before[shown, place], after[shown, place])
         return seen
+
+    def with_query_at(self, sizes: Sizes, position: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The inputs with another query at one position; in self-attention, with another input there."""
+        query, key, value = self.layer.inputs(sizes)
+        changed = query.clone()
+        changed[:, position] = self.layer.inputs(sizes, seed=1)[0][:, position]
+        return (changed, changed, changed) if self.layer.is_self else (changed, key, value)
 
     def more_keys(self, sizes: Sizes) -> int:
         """A larger number of keys that no other size equals."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .model import Model
-from .report import Finding, Report
+from .report import OTHER_MASK, OTHER_ORDER, OTHER_PLACE, PADDING_READ, Finding, Report
 from .subject import DEEP_TOLERANCE, first_line, largest_difference
 from .tracing import Trace, normalised_axes
 
@@ -41,7 +41,8 @@ def check_model(report: Report, model: Model, causal: bool) -> None:
     if causal:
         checker.future()
     else:
-        report.skip("future", "an encoder may see every position")
+        reason = "an encoder may see every position"
+        report.skip("future", reason if model.kind == "encoder" else "causal=False asks for no check of it")
 
 
 class _Checker:
@@ -116,9 +117,38 @@ class _Checker:
                 break
             if self.differs(first.flip(0), self.model.main(*turned)):
                 where = "the output of a row changes with its place in the batch"
-                self.report.add(Finding("batch_mixed", where, self.given(*call), self.given(*turned)))
+                self.report.add(Finding("batch_mixed", where, self.given(*call), self.given(*turned), OTHER_PLACE))
                 break
+        else:
+            self.batch_of_lengths()
         self.report.done("batch")
+
+    def batch_of_lengths(self) -> None:
+        """Rows of other lengths, which code may sort, do not influence each other, either."""
+        model = self.model
+        if not model.vocabulary and not model.knows_padding:
+            return
+        lengths = [LENGTH - 3, LENGTH, LENGTH - 2, LENGTH - 1, LENGTH]  # the first one is the shortest
+        real, target = torch.arange(LENGTH) < torch.tensor(lengths)[:, None], self.target(ROWS)
+        source = model.draw(ROWS, LENGTH)
+        other = torch.cat([source[:1], model.draw(ROWS, LENGTH, seed=2)[1:]])
+        calls = [(model.padded(part, real), real, target) for part in (source, other)]
+        try:
+            first, second = (model.outputs(*call) for call in calls)
+        except Exception:  # code that takes rows in the order of their lengths alone; the check of padding tells it
+            return
+        shown = lengths[0] if target is None else TARGET
+        pairs = [(part[0, :shown], again[0, :shown]) for part, again in zip(first[0], second[0], strict=True)]
+        names = ["output"] * len(pairs) + ["state"] * len(first[1])
+        pairs += [(part[0], again[0]) for part, again in zip(first[1], second[1], strict=True)]
+        for name, (part, again) in zip(names, pairs, strict=True):
+            is_finite = bool(torch.isfinite(part).all() and torch.isfinite(again).all())  # if not, padding is the cause
+            if is_finite and self.differs(part, again):
+                where = f"in a batch of the lengths {lengths} the {name} of row 0 changes when the other rows change"
+                is_recurrent = any(isinstance(each, nn.RNNBase) for each in model.subject.parts)
+                given, changed = (self.given(*call) for call in calls)
+                self.report.add(Finding("batch_mixed", where, given, changed, OTHER_ORDER if is_recurrent else ""))
+                return
 
     def padding(self) -> None:
         model = self.model
@@ -166,8 +196,20 @@ class _Checker:
         where = f"row 1 has {length} tokens and {padding} of padding; without the padding its "
         where += "state" if state_differs and not time_differs else "output"
         for name in names:
-            self.report.add(Finding(name, f"{where} differs", self.given(*call), self.given(*alone)))
+            advice = self._advice(source, call) if name == "padding_attended" else ""
+            self.report.add(Finding(name, f"{where} differs", self.given(*call), self.given(*alone), advice))
         return True
+
+    def _advice(self, source: Tensor, call: tuple[Any, ...]) -> str:
+        """Advice on padding in row 1, where the usual one, on a softmax, does not fit."""
+        _, real, target = call
+        plain, _ = self.model.outputs(source, torch.ones_like(real), target)
+        padded, _ = self.model.outputs(*call)
+        if any(self.differs(part[2:], other[2:]) for part, other in zip(plain, padded, strict=True)):
+            return OTHER_MASK
+        trace = Trace(without_dropout=True)
+        self.model.call(*call, trace=trace)
+        return PADDING_READ if next(trace.weights(), None) is None else ""
 
     def _cause(self, alone: Any, call: Any, state_differs: bool) -> list[str]:
         """The fault that lets padding through, found by giving the recurrent encoder its results without padding."""
@@ -225,6 +267,8 @@ class _Checker:
 
     def future(self) -> None:
         model = self.model
+        if not model.outputs(model.draw(1, LENGTH), None, self.target(1))[0]:
+            return self.report.skip("future", "it returns no output for each position")
         for length in (2, 3, TARGET):
             source = model.draw(1, LENGTH if model.kind == "encoder_decoder" else length)
             target = self.target(1, length)

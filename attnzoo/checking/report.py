@@ -142,6 +142,27 @@ FAULTS: dict[str, tuple[str, str]] = {
     ),
 }
 
+# Lines in place of those of FAULTS, where the cause is known better.
+OTHER_MASK = (
+    "The mask of one row is used for another row.\n"
+    "For scores of shape (B * heads, T, S) copy it by mask.repeat_interleave(heads, dim=0); mask.repeat(heads, 1, 1) "
+    "puts the heads before the rows."
+)
+OTHER_PLACE = (
+    "The same row gives another output elsewhere in the batch, so something is indexed by the batch axis.\n"
+    "Common causes: a table of positions that is cut by x.size(0) in place of x.size(1), or a wrong batch_first."
+)
+OTHER_ORDER = (
+    "The results of a batch that is sorted by length stay in the sorted order, so a row gets those of another.\n"
+    "Put outputs and states back by x[order.argsort()], or do not sort, and pass enforce_sorted=False to "
+    "pack_padded_sequence."
+)
+PADDING_READ = (
+    "Something reads padding, so the output of a sentence depends on its neighbours in the batch.\n"
+    "Leave padding out of sums, means, maxima and convolutions over positions, and of a recurrent network by "
+    "pack_padded_sequence."
+)
+
 # The property that each fault breaks, as a report lists it under "checked".
 PROPERTIES = {
     "padding_attended": "padding",
@@ -178,13 +199,15 @@ class Finding:
     """One fault.
 
     ``name`` is stable and one of ``FAULTS``. ``inputs`` are the arguments of the smallest call that showed it. If two
-    calls were compared, ``changed_inputs`` are those of the second one.
+    calls were compared, ``changed_inputs`` are those of the second one. ``advice`` are two lines on the cause, in place
+    of those of ``FAULTS``.
     """
 
     name: str
     where: str
     inputs: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     changed_inputs: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    advice: str = field(default="", repr=False)
 
     @property
     def what(self) -> str:
@@ -199,7 +222,7 @@ class Finding:
     @property
     def explanation(self) -> str:
         """Two lines: why it matters, and what to change."""
-        return FAULTS[self.name][1]
+        return self.advice or FAULTS[self.name][1]
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.what}", f"  where: {self.where}"]
@@ -214,7 +237,8 @@ class Finding:
 class Report:
     """What was found, what was checked and what was not.
 
-    A report is true if nothing was found: ``assert attnzoo.check(layer, "self_attention")``.
+    A report is true if nothing was found and what the arguments assert (``asserted``, such as causal=True) was checked:
+    ``assert attnzoo.check(layer, "self_attention")``.
     """
 
     subject: str
@@ -223,11 +247,17 @@ class Report:
     checked: list[str] = field(default_factory=list)
     not_checked: dict[str, str] = field(default_factory=dict)
     assumed: list[str] = field(default_factory=list)
+    asserted: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings
+        """Whether nothing was found, and all that the arguments assert was checked."""
+        return not self.findings and not self.unknown
+
+    @property
+    def unknown(self) -> list[str]:
+        """The properties that the arguments assert and that could not be judged."""
+        return [check for check in self.asserted if check in self.not_checked]
 
     @property
     def names(self) -> list[str]:
@@ -254,6 +284,13 @@ class Report:
         if check not in self.checked:
             self.not_checked.setdefault(check, reason)
 
+    def expect(self, check: str) -> None:
+        """Note that the arguments assert a property."""
+        self.asserted.append(check)
+        broken = {finding.broken for finding in self.findings}
+        if check not in broken:
+            self.skip(check, f"code of the kind {self.kind!r} is not checked for it")
+
     def as_json(self) -> dict[str, Any]:
         """The report as values of JSON; of tensors only the shapes."""
         findings = [
@@ -267,12 +304,13 @@ class Report:
             }
             for each in self.findings
         ]
-        kept = ("subject", "kind", "checked", "not_checked", "assumed")
+        kept = ("subject", "kind", "checked", "not_checked", "assumed", "asserted")
         return {"findings": findings, **{name: getattr(self, name) for name in kept}}
 
     def __str__(self) -> str:
         number = len(self.findings)
-        result = "nothing found" if self.passed else f"{number} finding{'s' if number > 1 else ''}"
+        result = f"{number} finding{'s' if number > 1 else ''}" if number else "nothing found"
+        result += f", but not judged: {', '.join(self.unknown)}" if self.unknown else ""
         lines = [f"{self.subject} as {self.kind}: {result}"]
         lines += [str(finding) for finding in self.findings]
         if self.assumed:

@@ -131,9 +131,10 @@ def check_steps(report: Report, decoder: DecoderFunctions) -> None:
     _check_dropout(report, decoder, target)
     in_place = _check_in_place(report, decoder)
     if decoder.whole is None:
-        report.skip("step equals teacher forcing", "pass the function whole to check it")
+        for check in ("step equals teacher forcing", "future"):
+            report.skip(check, "pass the function whole to check it")
     elif in_place and isinstance(decoder.begin(), dict | list):
-        for check in ("future", "step equals teacher forcing"):
+        for check in ("step equals teacher forcing", "future"):
             report.skip(check, "cannot be judged until cache_changed_in_place is repaired")
     else:
         _check_whole(report, decoder)

@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> None:
     assignment = replace(assignment, options={**assignment.options, **told})
     result = grade(name, check_apart(path, name, assignment), assignment)
     if options.format in OF_SOLUTION or options.format == AUTOGRADER:
+        print("\n".join(result.told), file=sys.stderr)
         judged = {test.name: test.out_of for test in result.tests}
         if not result.passed or assignment.hints == "something":
             wrong = [*result.problems, *(test.name for test in result.tests if test.status != PASSED)]

@@ -15,14 +15,15 @@ def as_text(grade: Grade) -> str:
     for test in grade.tests:
         lines.append(f"{test.status:<10}  {test.points:g}/{test.out_of:g}  {test.name}")
         lines += [f"    {line}" for line in test.message.splitlines()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *grade.told])
 
 
 def as_json(grade: Grade) -> str:
     """All of it."""
     tests = [vars(test) for test in grade.tests]
     content = {"subject": grade.subject, "points": grade.points, "out_of": grade.out_of, "passed": grade.passed}
-    return json.dumps({**content, "problems": grade.problems, "tests": tests, "printed": grade.printed}, indent=1)
+    content |= {"problems": grade.problems, "tests": tests, "not_judged": grade.not_judged, "assumed": grade.assumed}
+    return json.dumps({**content, "printed": grade.printed}, indent=1)
 
 
 def as_junit(grade: Grade) -> str:
@@ -45,8 +46,9 @@ def as_junit(grade: Grade) -> str:
     for text in grade.problems:
         case = ElementTree.SubElement(suite, "testcase", classname=grade.subject, name=text.split(":")[0])
         ElementTree.SubElement(case, "error", message=_printable(text))
-    if grade.printed:
-        ElementTree.SubElement(suite, "system-out").text = _printable(grade.printed)
+    if grade.told or grade.printed:
+        text = "\n".join([*grade.told, grade.printed])
+        ElementTree.SubElement(suite, "system-out").text = _printable(text)
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)
 
@@ -69,7 +71,7 @@ def as_gradescope(grade: Grade) -> str:
         }
         for test in grade.tests
     ]
-    told = "\n".join(grade.problems)
+    told = "\n".join([*grade.problems, *grade.told])
     content = {"score": grade.points, "output": told, "stdout_visibility": "hidden", "tests": tests}
     return json.dumps(content, indent=1)
 

@@ -11,6 +11,14 @@ PROBLEMS = {
         "the file cannot be loaded",
         "Run the file by itself first, and give the class its default sizes.",
     ),
+    "cannot_be_made": (
+        "the class cannot be made",
+        "Compare __init__ with the key 'arguments' of the assignment. If the solution fails, too, correct the key.",
+    ),
+    "wrong_options": (
+        "the assignment cannot be used",
+        "This is no fault of the code. Correct the keys 'kind' and 'options' of the assignment.",
+    ),
     "cannot_be_called": (
         "the code cannot be called",
         "Keep the names and the order of the arguments of the assignment.",
@@ -36,12 +44,18 @@ class Test:
 
 @dataclass(frozen=True)
 class Grade:
-    """The tests of one submission. ``problems`` are about how the code runs, one text for each."""
+    """The tests of one submission.
+
+    ``problems`` are about how the code runs, one text for each. ``not_judged`` are further properties, each with the
+    reason; ``assumed`` is what the check assumed of the code.
+    """
 
     subject: str
     tests: list[Test]
     problems: list[str]
     printed: str
+    not_judged: dict[str, str]
+    assumed: list[str]
 
     @property
     def points(self) -> float:
@@ -52,6 +66,12 @@ class Grade:
     def out_of(self) -> float:
         """The largest sum of points."""
         return sum(test.out_of for test in self.tests)
+
+    @property
+    def told(self) -> list[str]:
+        """What was assumed and what was not judged, one text for each."""
+        unjudged = [f"not judged: {name}: {reason}" for name, reason in self.not_judged.items()]
+        return [*unjudged, *(f"assumed: {text}" for text in self.assumed)]
 
     @property
     def passed(self) -> bool:
@@ -72,7 +92,9 @@ def grade(subject: str, report: dict[str, Any], assignment: Assignment) -> Grade
     checked, reasons = report.get("checked", []), report.get("not_checked", {})
     known = sorted({*broken, *checked, *reasons})
     unknown = f"this code has no such property; it has {', '.join(known)}" if known else "the code could not be run"
-    points = assignment.points or dict.fromkeys([*checked, *(each for each in broken if each not in checked)], 1)
+    for finding in report["findings"] if assignment.hints != "where" else []:  # a reason must not tell the fault
+        reasons = {name: text.replace(finding["name"], repr(finding["property"])) for name, text in reasons.items()}
+    points = assignment.points or dict.fromkeys([*checked, *broken, *report.get("asserted", [])], 1)
     tests = []
     for name, out_of in points.items():
         if name in broken:
@@ -82,9 +104,11 @@ def grade(subject: str, report: dict[str, Any], assignment: Assignment) -> Grade
             tests.append(Test(name, PASSED, out_of, out_of, ""))
         else:
             tests.append(Test(name, NOT_JUDGED, 0, out_of, f"not judged: {reasons.get(name, unknown)}"))
+    others = {name: reason for name, reason in reasons.items() if name not in points}
+    assumed = report.get("assumed", []) if assignment.hints == "where" else []
     if assignment.hints == "something":
-        tests = _together(tests)
-    return Grade(subject, tests, problems, report.get("printed", ""))
+        tests, others = _together(tests), {}
+    return Grade(subject, tests, problems, report.get("printed", ""), others, assumed)
 
 
 def _told(finding: dict[str, Any], hints: str) -> str:

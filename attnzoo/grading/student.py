@@ -46,8 +46,8 @@ def limit_memory(megabytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size + megabytes * 2**20,) * 2)
 
 
-def load(path: str, name: str, arguments: dict[str, Any]) -> Any:
-    """The object of a file; a class is called with the arguments."""
+def load(path: str, name: str) -> Any:
+    """The object of a file."""
     sys.path.append(str(Path(path).parent))  # at the end: a student's random.py must not replace Python's
     spec = importlib.util.spec_from_file_location("submission", path)
     assert spec is not None
@@ -57,8 +57,24 @@ def load(path: str, name: str, arguments: dict[str, Any]) -> Any:
     spec.loader.exec_module(module)
     if not hasattr(module, name):
         raise AttributeError(f"the file has no {name}")
-    found = getattr(module, name)
-    return found(**arguments) if inspect.isclass(found) else found
+    return getattr(module, name)
+
+
+def made(found: Any, arguments: dict[str, Any]) -> Any:
+    """The module of a class, made with the arguments of the assignment; any other object as it is.
+
+    Raises:
+        TypeError: the class does not take the arguments; the message tells which it takes.
+    """
+    if not inspect.isclass(found):
+        return found
+    takes = inspect.signature(found)
+    try:
+        takes.bind(**arguments)
+    except TypeError as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        raise TypeError(f"{found.__name__} takes {takes}, and is given ({given}): {error}") from error
+    return found(**arguments)
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
@@ -72,14 +88,18 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     torch.manual_seed(request["seed"])
     path = str(Path(request["path"]).resolve())
     limit_memory(request["megabytes"])
+    stage = "does_not_load"
     try:
-        target = load(path, request["name"], request["arguments"])
-    except BaseException as error:  # sys.exit, too
-        return {"findings": [of_error(error, "does_not_load", path)]}
-    try:
+        found = load(path, request["name"])
+        stage = "cannot_be_made"
+        target = made(found, request["arguments"])
+        stage = "cannot_be_called"
         return check(target, request["kind"], **request["options"]).as_json()
-    except BaseException as error:
-        return {"findings": [of_error(error, "cannot_be_called", path)]}
+    except BaseException as error:  # sys.exit, too
+        raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
+        if stage == "cannot_be_called" and raised_in in (__file__, inspect.getfile(check)):
+            stage = "wrong_options"  # the file of check raises errors about its own arguments alone
+        return {"findings": [of_error(error, stage, path)]}
 
 
 def main() -> None:

@@ -30,6 +30,16 @@ BROKEN = {
     "no such import": ("import nothing_like_it", "does_not_load", "No module named 'nothing_like_it' (line 1)"),
     "no Python": ("class Attention(:", "does_not_load", "SyntaxError"),
     "no such name": ("x = 1", "does_not_load", "the file has no Attention"),
+    "needs a size": (
+        RIGHT.replace("width=16", "width"),
+        "cannot_be_made",
+        "Attention takes (width), and is given (): missing a required argument: 'width'",
+    ),
+    "raises while it is made": (
+        RIGHT.replace("super()", "raise ValueError('no')\n        super()"),
+        "cannot_be_made",
+        "no",
+    ),
     "raises": (
         RIGHT.replace("scores = self.q", "raise ValueError('no')\n        scores = self.q"),
         "cannot_be_called",

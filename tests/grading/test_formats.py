@@ -1,6 +1,7 @@
 """Points, hints and the formats of graders."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -56,6 +57,34 @@ def test_a_hint_tells_no_more_than_its_level(hints: str) -> None:
     assert ("padding" in text) == (hints != "something")
     assert ("padding_attended" in text) == ("sqrt" in text) == (hints == "where")
     assert "3 of 4 properties" in text or hints != "something"
+
+
+@pytest.mark.parametrize("write", [as_text, as_json, as_junit, as_gradescope])
+def test_every_format_tells_what_was_assumed_and_what_was_not_judged(write: Callable[[Grade], str]) -> None:
+    told = write(grade_of(RIGHT))
+    assert "it is not causal" in told
+    assert "scale 0.25 = 1 / sqrt(16)" in told
+    assert write(grade_of(RIGHT, hints="something")).count("not causal") == 0
+
+
+def test_a_reason_tells_no_fault_that_the_hints_keep_back() -> None:
+    source = RIGHT.replace("softmax(-1)", "softmax(-2)")
+    assert "cannot be judged until softmax_wrong_axis is repaired" in as_text(grade_of(source))
+    text = as_text(grade_of(source, hints="property", points={"padding": 1}))
+    assert "not judged: cannot be judged until 'softmax axis' is repaired" in text
+    assert "softmax_wrong_axis" not in text
+
+
+def test_what_the_options_assert_has_a_point_even_if_it_cannot_be_judged() -> None:
+    def luong(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return (query @ keys.mT).softmax(-1) @ keys
+
+    for causal in (None, True):
+        report = attnzoo.check(luong, "attention", causal=causal).as_json()
+        result = grade("luong", report, Assignment("attention"))
+        future = [(test.status, test.points, test.out_of) for test in result.tests if test.name == "future"]
+        assert future == ([("not judged", 0, 1)] if causal else [])
+        assert result.passed != bool(causal)
 
 
 def test_the_json_of_gradescope_is_as_its_specification_says() -> None:
@@ -137,6 +166,14 @@ def test_the_command_writes_what_was_asked(tmp_path: Path, capsys: pytest.Captur
         cli.main([*call, "--format", "otter"])
     with pytest.raises(SystemExit, match="give a file and a name in it"):
         cli.main(["check", f"{tmp_path}/attention.py"])
+
+
+def test_the_command_tells_of_a_solution_what_has_no_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "attention.py").write_text(RIGHT)
+    cli.main(["check", f"{tmp_path}/attention.py:Attention", "--kind", "self_attention", "--format", "otter"])
+    written = capsys.readouterr()
+    assert "not judged: future: it is not causal" in written.err
+    assert "not judged" not in written.out
 
 
 def test_the_test_file_of_otter_calls_each_property() -> None:

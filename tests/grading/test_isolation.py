@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,29 @@ def test_code_that_does_not_run_is_a_finding(name: str, tmp_path: Path) -> None:
     result = grade("Attention", report, assignment)
     assert (result.points, result.out_of, result.passed) == (0, 2, False)
     assert result.problems[0].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem", "words"),
+    [
+        ({"arguments": {"d_model": 16}}, "cannot_be_made", "Attention takes (width=16), and is given (d_model=16)"),
+        ({"options": {"causel": True}}, "wrong_options", "unexpected keyword argument 'causel'"),
+        ({"options": {"mask": "true"}}, "wrong_options", "mask is 'attend', 'ignore' or 'additive', got 'true'"),
+        ({"kind": "attnetion"}, "wrong_options", "unknown kind 'attnetion'"),
+        ({"kind": None}, "wrong_options", "state the kind of Attention"),
+    ],
+)
+def test_a_wrong_key_of_the_assignment_is_no_fault_of_the_code(
+    wrong: dict[str, Any], problem: str, words: str, tmp_path: Path
+) -> None:
+    """Right code is named as such, and the text names the key."""
+    assignment = Assignment(**{"kind": "self_attention", **wrong})
+    report = check_apart(written(tmp_path, RIGHT), "Attention", assignment)
+    (text,) = grade("Attention", report, assignment).problems
+    assert text.startswith(problem)
+    assert words in text
+    assert f"'{next(iter(wrong))}'" in text
+    assert "of the assignment" in text
 
 
 def test_code_that_waits_is_ended(tmp_path: Path) -> None:
