@@ -80,9 +80,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         pad_token_id: Any = state.model.config.pad_token_id  # type: ignore[union-attr]
         gradients = GraphedStep(gradients, list(state.model.parameters()), pad_token_id)
     with signals_to_stop() as received:
-        bar = progress_bar(clock, is_shown=accelerator.is_main_process)
         # A run may have been killed after its last evaluation, before it wrote run.json.
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
+        bar = progress_bar(clock, progress, is_shown=accelerator.is_main_process)
         while progress < 1:
             batches, num_labels, signum = next_step(run, received)
             rate = learning_rate(clock.steps, progress, state.batches.epochs(), settings)

@@ -17,7 +17,7 @@ from attnzoo.training.loop import average
 from attnzoo.training.loop.average import MovingAverage
 from attnzoo.training.loop.batching import LengthBatchSampler
 from attnzoo.training.loop.checkpoint import checkpoints
-from attnzoo.training.loop.progress import Batches, Clock
+from attnzoo.training.loop.progress import Batches, Clock, progress_bar
 from attnzoo.training.loop.run_folder import describe_run
 from attnzoo.training.recipe import Training, checkpoint_recipe, load_recipe
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
@@ -143,6 +143,15 @@ def test_the_same_seed_gives_the_same_weights(dictionary: Path, tmp_path: Path) 
     first, again, other = weights("a"), weights("b"), weights("c", "training.seed=2")
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_resumed_training_is_estimated_by_what_it_did_since() -> None:
+    """Half of it was done before; a tenth takes ten seconds, so the remaining four tenths take forty."""
+    bar = progress_bar(Clock(Training(max_steps=4)), 0.5, is_shown=True)
+    bar.start_t -= 10
+    bar.update(0.1)
+    assert "00:40 left" in str(bar)
+    bar.close()
 
 
 def test_clock_counts_steps_or_minutes_without_pauses() -> None:

@@ -197,11 +197,12 @@ class Best:
         vars(self).update(state)
 
 
-def progress_bar(clock: Clock, is_shown: bool) -> tqdm:
-    """A bar of the training's share that is done; its description is that of the clock."""
+def progress_bar(clock: Clock, done: float, is_shown: bool) -> tqdm:
+    """A bar of the training's share, of which ``done`` was done before; its description is that of the clock."""
     # A terminal sees the bar move; a log file gets a line now and then.
     return tqdm(
         total=1.0,
+        initial=done,
         desc=clock.described(),
         bar_format="training {percentage:3.0f}%|{bar}| {desc}, {remaining} left{postfix}",
         mininterval=0.5 if sys.stderr.isatty() else 15,
