@@ -8,10 +8,12 @@ import pytest
 from attnzoo.training.data.homographs import as_arpabet, distance, is_held_out, read_readings, read_sentences
 from attnzoo.training.make_data import heteronyms
 from attnzoo.training.make_data.commonest_readings import commonest, table
+from attnzoo.training.make_data.substitutes import made_sentences, read_substitutes
 from attnzoo.training.studies.homographs import reading_of
 
 from attnzoo.pronunciation import Pronouncer
-from attnzoo.pronunciation.lexicons import COLUMNS, _table, full_dictionary, look_up
+from attnzoo.pronunciation.lexicons import COLUMNS, _table, full_dictionary, look_up, readings_of
+from attnzoo.pronunciation.readings import marked
 from tests.factory import refused
 
 LABELS = {"wind": {"air": "'wɪnd", "turn": "'waɪnd"}, "polish": {"rub": "'pɑːləʃ", "land": "'poʊləʃ"}}
@@ -90,12 +92,21 @@ def test_the_dictionaries_have_the_commonest_reading_first(column: tuple[str, st
     assert [len(word.variants) for word in found if word.text in ("estimate", "live", "use")] == [2, 2, 2]
 
 
-def test_sentences_are_marked_and_divided_and_their_readings_listed(data: Path, tmp_path: Path) -> None:
-    readings, out = tmp_path / "readings.tsv", tmp_path / "out"
-    heteronyms.main([str(data), str(out), str(readings)])
+def test_sentences_are_marked_and_divided_and_their_readings_listed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heteronyms, "read_substitutes", lambda: {"air": ["storm"], "turn": ["to roll"], "": ["map"]})
+    texts, readings, out = tmp_path / "texts.csv", tmp_path / "readings.tsv", tmp_path / "out"
+    texts.write_text("en\nThe storm is over. Please roll up the map.\n", encoding="utf-8")
+    heteronyms.main([str(data), str(out), str(readings), "--texts", str(texts)])
     rows = {split: list(csv.DictReader((out / f"{split}.csv").open())) for split in ("train", "validation", "test")}
     found = {(row["text"].replace("⟦", "").replace("⟧", ""), row["label"]) for of in rows.values() for row in of}
     sentences = read_sentences(data)
+    assert rows["train"][-2:] == [  # the readings of no word of the data have no sentence
+        {"text": "The ⟦wind⟧ is over.", "label": "air"},
+        {"text": "Please ⟦wind⟧ up the map.", "label": "turn"},
+    ]
+    found -= {("The wind is over.", "air"), ("Please wind up the map.", "turn")}
     assert found == {(one.text, one.reading) for one in sentences}
     assert {row["text"] for row in rows["test"]} == {
         f"{one.text[: one.start]}⟦{one.text[one.start : one.end]}⟧{one.text[one.end :]}"
@@ -114,3 +125,49 @@ def test_sentences_are_marked_and_divided_and_their_readings_listed(data: Path, 
     # A reading that only held-out sentences have is not asked for.
     only = [one._replace(reading="other") if is_held_out(one) else one for one in sentences]
     assert not heteronyms.divided(only)["test"]
+
+
+@pytest.mark.parametrize(
+    ("word", "substitute", "expected"),
+    [
+        ("bass", "trout", ["A ⟦bass⟧ is here, in an open sea.", "Our ⟦bass⟧ won't bite!", "⟦Bass⟧ is good today."]),
+        ("open", "trout", ["Our ⟦open⟧ won't bite!", "⟦Open⟧ is good today."]),  # the first sentence has "open"
+        ("row", "throw stones", ["They ⟦row⟧ today."]),
+        ("upset", "shock", ["It's an ⟦upset⟧ to me."]),
+        ("use", "shock", ["It's a ⟦use⟧ to me."]),
+        ("bow", "a cut", ["The deep cut beside a ⟦bow⟧ hurts."]),
+        ("tear", "to cut", ["You can't ⟦tear⟧ it."]),
+        ("close", "[next] to", ["Sit ⟦close⟧ to me."]),
+        ("polish", "German", ["The ⟦Polish⟧ word is long."]),
+        ("read", "won", []),  # a part of "won't"
+    ],
+)
+def test_a_word_stands_for_one_that_behaves_alike(word: str, substitute: str, expected: list[str]) -> None:
+    texts = [
+        "A trout is here, in an open sea. Our trout won't bite! Trout is good today.",
+        "They throw stones today. It's a shock to me. The deep cut beside a cut hurts.",
+        "You can't cut it. Cut it! Sit next to me. He was next.",
+        "The German word is long. It is no german one. A trout.",
+        "It is a trout" + " and a trout" * 8,
+    ]
+    found = made_sentences([*texts, texts[0]], {"one": word}, {"one": [substitute], "another": ["throw"]})
+    assert {(one.word, one.reading) for one in found} <= {(word, "one")}
+    assert sorted(
+        marked(one.text[: one.start], one.text[one.start : one.end], one.text[one.end :]) for one in found
+    ) == (sorted(expected))
+
+
+def test_every_substitute_has_its_share() -> None:
+    """However often each occurs."""
+    texts = [f"She wrote {n} letters." for n in range(30)] + [f"She saw {n} birds." for n in range(2)]
+    found = made_sentences(texts, {"read_past": "read"}, {"read_past": ["wrote", "saw", "bought"]})
+    assert [one.text.endswith("birds.") for one in found] == [False, False, False, True, True]
+    assert len(set(found)) == 5
+
+
+def test_the_substitutes_are_of_several_readings_of_a_word() -> None:
+    words, readings = readings_of(*COLUMNS[0]), read_substitutes()
+    of_readings = [max((word for word in words if reading.startswith(word)), key=len) for reading in readings]
+    assert all(of_readings.count(word) > 1 for word in of_readings)
+    for reading, substitutes in readings.items():
+        assert len({*substitutes}) == len(substitutes), reading

@@ -5,10 +5,14 @@ r"""Sentences with a word in brackets, and the reading that it has there, for th
     python -m attnzoo.training.make_data.heteronyms WikipediaHomographData/data data/heteronyms \
         attnzoo/pronunciation/readings.tsv
 
-The first folder gets ``train.csv``, ``validation.csv`` and ``test.csv``: by the SHA-1 of the sentence a tenth of the
-sentences of :mod:`attnzoo.training.data.homographs` are for testing and a twentieth for validation. A held-out sentence
-whose reading has no training sentence is left out. The file has every reading that training sentences have, with its
-pronunciation in every dictionary (see :mod:`.commonest_readings`).
+The folder data/heteronyms gets ``train.csv``, ``validation.csv`` and ``test.csv``: by the SHA-1 of the sentence a tenth
+of the sentences of :mod:`attnzoo.training.data.homographs` are for testing and a twentieth for validation. A held-out
+sentence whose reading has no training sentence among them is left out. They are from an encyclopedia, where many a
+reading is rare. With ``--texts data/tatoeba_en_de`` the training sentences get others, of everyday English, in which a
+word stands for one that behaves alike (see :mod:`.substitutes`). No trained model has learned from these yet.
+
+The last file has every reading that training sentences have, with its pronunciation in every dictionary (see
+:mod:`.commonest_readings`).
 """
 
 import argparse
@@ -20,9 +24,12 @@ from attnzoo.pronunciation.readings import marked
 
 from ..commands.exits import exit_on_user_error
 from ..data.homographs import Sentence, read_readings, read_sentences
+from ..data.sources import read_rows
 from ..data.splits import split_of
+from ..data.texts import TextData
 from ..loop.checkpoint import write_atomically
 from .commonest_readings import COUNTED, SOURCES, table
+from .substitutes import made_sentences, read_substitutes
 
 VALIDATION = 5  # percent of the sentences
 
@@ -43,9 +50,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("data", type=Path, help="the folder data of WikipediaHomographData")
     parser.add_argument("output", type=Path, help="a new folder for the three files")
     parser.add_argument("readings", type=Path, help="the file of readings to write")
+    texts_help = "data with everyday English in the column en, of whose training split sentences are made"
+    parser.add_argument("--texts", help=texts_help)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         splits, pronunciations = divided(read_sentences(options.data)), read_readings(options.data)
+        words = {reading: word for word, readings in pronunciations.items() for reading in readings}
+        if options.texts is not None:
+            texts = read_rows(TextData(path=options.texts, text_column="en"), ["text"])["train"]["text"][:]
+            splits["train"] += made_sentences(texts, words, read_substitutes())
         options.output.mkdir(parents=True)
         for name, sentences in splits.items():
             with (options.output / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
