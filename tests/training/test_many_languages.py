@@ -102,6 +102,18 @@ def test_many_accents_have_the_mean_of_their_figures(tmp_path: Path, monkeypatch
     assert [key for key in task.metric_names if key not in ("per", "wer")] == ["per_macro", "wer_macro"]
 
 
+def test_the_loss_leaves_out_held_out_phonemes_that_nothing_teaches(tmp_path: Path) -> None:
+    for split, lines in {"train": ["ab\ta b", "ba\tb a"], "validation": ["aa\ta a", "aa\ta x", "bb\tx"]}.items():
+        text = "\n".join(["word\tpronunciation", *lines])
+        (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8")
+    (tmp_path / "test.tsv").write_text("word\tpronunciation\nabb\tb x\n", encoding="utf-8")
+    task = GraphemeToPhoneme(str(tmp_path))
+    tokenizer = task.make_tokenizer()
+    [example] = task.held_out_examples(tokenizer, "validation")
+    assert tokenizer.decode(example["labels"], skip_special_tokens=True) == "a a"
+    assert task.measure("validation", ["a a", "b"])["wer"] == 50  # its figures count them
+
+
 @pytest.mark.parametrize("value", [-0.1, 1.1])
 def test_a_balance_outside_its_range_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match=r"task\.data\.balance must be from 0 to 1"):

@@ -221,6 +221,16 @@ class GraphemeToPhoneme(SequenceToSequence):
         print(f"{self.data.extra_words}: {len(words):,} more words for training")
         return datasets.Dataset.from_dict({"word": list(words), "pronunciations": list(words.values())})
 
+    def held_out_examples(self, tokenizer: PreTrainedTokenizerBase, split: str) -> datasets.Dataset:
+        """The encoded pronunciations of a split. The loss leaves out those with a phoneme that no training word has."""
+        known, words, pronunciations = known_phonemes(tokenizer), list[str](), list[list[str]]()
+        for row in self.splits[split]:
+            if can_be_written := [one for one in row["pronunciations"] if known.issuperset(one.split())]:
+                words.append(row["word"])
+                pronunciations.append(can_be_written)
+        rows = datasets.Dataset.from_dict({"word": words, "pronunciations": pronunciations})
+        return encoded(rows, self.encoder(tokenizer), self.columns)
+
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` and ``labels``, a row for every pronunciation of every word."""
 
