@@ -223,6 +223,13 @@ LossCall = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def _check_loss(report: Report, call: LossCall, pad: int) -> None:
+    logits, labels, real = _batch(pad)
+    silent = _silent(call, logits, labels, real)
+    if silent:
+        where = f"the logits of row {silent[0][0]}, position {silent[0][1]} do not change the loss"
+        report.add(Finding("real_positions_masked", where, {"logits": logits, "labels": labels}))
+    report.done("real positions")
+
     def test(rows: int, length: int) -> Finding | None:
         logits, labels, real = _batch(pad, rows, length)
         given = {"logits": logits, "labels": labels}
@@ -231,6 +238,8 @@ def _check_loss(report: Report, call: LossCall, pad: int) -> None:
         if not _same(first, call(changed, labels, real)):
             where = "the loss changes with the logits at padding"
             return Finding("loss_counts_padding", where, given, given | {"logits": changed})
+        if silent:  # a loss that leaves out a column leaves out another one then
+            return None
         wider = (
             functional.pad(logits, (0, 0, 0, 2), value=0.3).log_softmax(dim=-1),
             functional.pad(labels, (0, 2), value=pad),
@@ -246,19 +255,25 @@ def _check_loss(report: Report, call: LossCall, pad: int) -> None:
         found = test(1, 2) or test(2, 2) or found
         report.add(found)
     report.done("padding of the loss")
-    logits, labels, real = _batch(pad)
-    silent = []
+    _name_reduction(report, call(logits, labels, real), logits, labels, real)
+
+
+def _silent(call: LossCall, logits: Tensor, labels: Tensor, real: Tensor) -> list[list[int]]:
+    """The real positions whose logits have no influence.
+
+    A loss may compare each position with the next label, or leave out the first one, but in all rows.
+    """
+    first, silent = call(logits, labels, real), []
     for row, place in real.nonzero().tolist():
         only = torch.zeros_like(real)
         only[row, place] = True
-        if _same(call(logits, labels, real), call(_changed(logits, only), labels, real)):
-            silent.append((row, place))
-    at_ends = all(place == 0 or not real[row, place + 1 :].any() for row, place in silent)
-    if not at_ends and len(silent) < int(real.sum()):
-        where = f"the logits of row {silent[0][0]}, position {silent[0][1]} do not change the loss"
-        report.add(Finding("real_positions_masked", where, {"logits": logits, "labels": labels}))
-    report.done("real positions")
-    _name_reduction(report, call(logits, labels, real), logits, labels, real)
+        if _same(first, call(_changed(logits, only), labels, real)):
+            silent.append([row, place])
+    ends = [[[row, 0] for row in range(len(real))], [[row, int(each.sum()) - 1] for row, each in enumerate(real)]]
+    for end in ends:
+        if all(each in silent for each in end):
+            silent = [each for each in silent if each not in end]
+    return silent
 
 
 def _name_reduction(report: Report, loss: Tensor, logits: Tensor, labels: Tensor, real: Tensor) -> None:

@@ -22,6 +22,7 @@ from .subject import (
     tensors_of,
 )
 
+LENGTH, TARGET_LENGTH = 7, 5  # of the sequences of a call
 SOURCE = ("input_ids", "src", "source", "x", "inputs", "input", "src_ids", "source_ids", "tokens", "ids", "text", "idx")
 TARGET = ("decoder_input_ids", "tgt", "trg", "target", "targets", "y", "decoder_input", "dec_input", "target_ids")
 ADAPTERS = {
@@ -68,6 +69,14 @@ class Model:
             return torch.randn(rows, length, self.width, generator=generator).to(self.subject.dtype)
         free = [number for number in range(min(3, self.vocabulary // 4), self.vocabulary) if number != self.pad]
         return torch.tensor(free)[torch.randint(len(free), (rows, length), generator=generator)]
+
+    def another(self, values: Tensor) -> Tensor:
+        """Ids or vectors that differ from these at every position."""
+        if not self.vocabulary:
+            return -values
+        free = [number for number in range(min(3, self.vocabulary // 4), self.vocabulary) if number != self.pad]
+        table = {number: free[(place + 1) % len(free)] for place, number in enumerate(free)}
+        return torch.tensor([[table.get(int(number), free[0]) for number in row] for row in values])
 
     def padded(self, source: Tensor, real: Tensor, seed: int | None = None) -> Tensor:
         """The source with padding where it is not real: the id of padding, or other content drawn by a seed."""

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .model import Model
+from .model import LENGTH, TARGET_LENGTH, Model
 from .report import OTHER_MASK, OTHER_ORDER, OTHER_PLACE, PADDING_READ, Finding, Report
 from .subject import DEEP_TOLERANCE, first_line, largest_difference
 from .tracing import Trace, normalised_axes
+from .word_checks import check_padded_words, check_words
 
-LENGTH, TARGET, ROWS = 7, 5, 5  # 5 rows, since a state is unlikely to have 5 layers or directions
+ROWS = 5  # 5 rows, since a state is unlikely to have 5 layers or directions
 
 
 def check_model(report: Report, model: Model, causal: bool) -> None:
@@ -34,10 +35,13 @@ def check_model(report: Report, model: Model, causal: bool) -> None:
     if not checker.finite() or checker.axis():
         return
     checker.batch()
-    if "batch_mixed" in report.names:
-        report.skip("padding", "cannot be judged until batch_mixed is repaired")
+    check_words(report, model)
+    causes = [name for name in ("batch_mixed", "real_positions_masked") if name in report.names]
+    if causes:
+        report.skip("padding", f"cannot be judged until {causes[0]} is repaired")
     else:
         checker.padding()
+        check_padded_words(report, model)
     if causal:
         checker.future()
     else:
@@ -49,7 +53,7 @@ class _Checker:
     def __init__(self, report: Report, model: Model) -> None:
         self.report, self.model = report, model
 
-    def target(self, rows: int, length: int = TARGET, seed: int = 1) -> Tensor | None:
+    def target(self, rows: int, length: int = TARGET_LENGTH, seed: int = 1) -> Tensor | None:
         return self.model.draw(rows, length, seed) if self.model.kind == "encoder_decoder" else None
 
     def differs(self, first: Tensor, second: Tensor) -> bool:
@@ -64,7 +68,7 @@ class _Checker:
         if bool(torch.isfinite(self.model.main(*call)).all()):
             return True
         self.report.add(Finding("not_finite", "for random input without padding", self.given(*call)))
-        for check in ("softmax axis", "batch", "padding", "future"):
+        for check in ("softmax axis", "batch", "padding", "real positions", "future"):
             self.report.skip(check, "cannot be judged until not_finite is repaired")
         return False
 
@@ -93,11 +97,11 @@ class _Checker:
                 continue
             shape, axes = tuple(event.result.shape), normalised_axes(event.result.detach())
             is_single = not axes and bool((event.result == 1).all())
-            if is_single or (axes and all(shape[axis] in (rows, TARGET) for axis in axes)):
+            if is_single or (axes and all(shape[axis] in (rows, TARGET_LENGTH) for axis in axes)):
                 what = f"axis {axes[0]}" if axes else "an axis of size 1"
                 where = f"weights of shape {shape} sum to one over {what}, but the source has length {LENGTH}"
                 self.report.add(Finding("softmax_wrong_axis", where, self.given(*call)))
-                for check in ("batch", "padding", "future"):
+                for check in ("batch", "padding", "real positions", "future"):
                     self.report.skip(check, "cannot be judged until softmax_wrong_axis is repaired")
                 return True
         self.report.done("softmax axis")
@@ -108,7 +112,9 @@ class _Checker:
             target = self.target(rows)
             call = self.model.draw(rows, LENGTH), None, target
             other = torch.cat([call[0][:1], self.model.draw(rows, LENGTH, seed=2)[1:]])
-            changed = None if target is None else torch.cat([target[:1], self.model.draw(rows, TARGET, seed=3)[1:]])
+            changed = (
+                None if target is None else torch.cat([target[:1], self.model.draw(rows, TARGET_LENGTH, seed=3)[1:]])
+            )
             first = self.model.main(*call)
             turned = call[0].flip(0), None, None if target is None else target.flip(0)
             if self.differs(first[0], self.model.main(other, None, changed)[0]):
@@ -137,7 +143,7 @@ class _Checker:
             first, second = (model.outputs(*call) for call in calls)
         except Exception:  # code that takes rows in the order of their lengths alone; the check of padding tells it
             return
-        shown = lengths[0] if target is None else TARGET
+        shown = lengths[0] if target is None else TARGET_LENGTH
         pairs = [(part[0, :shown], again[0, :shown]) for part, again in zip(first[0], second[0], strict=True)]
         names = ["output"] * len(pairs) + ["state"] * len(first[1])
         pairs += [(part[0], again[0]) for part, again in zip(first[1], second[1], strict=True)]
@@ -176,7 +182,7 @@ class _Checker:
         call = model.padded(source, real), real, target
         over_time, states = model.outputs(*call)
         alone_time, alone_states = model.outputs(*alone)
-        shown = length if target is None else TARGET
+        shown = length if target is None else TARGET_LENGTH
         time_differs = any(
             self.differs(part[1, :shown], other[0, :shown]) for part, other in zip(over_time, alone_time, strict=False)
         )
@@ -218,7 +224,7 @@ class _Checker:
         record: list[Any] = []
         with _recurrent(model, record=record):
             clean = model.outputs(*alone)
-        shown = alone[0].shape[1] if alone[2] is None else TARGET
+        shown = alone[0].shape[1] if alone[2] is None else TARGET_LENGTH
 
         def is_mended(with_tail: bool) -> tuple[bool, bool]:
             """Whether the output equals the one without padding, and whether it changed at all."""
@@ -269,14 +275,14 @@ class _Checker:
         model = self.model
         if not model.outputs(model.draw(1, LENGTH), None, self.target(1))[0]:
             return self.report.skip("future", "it returns no output for each position")
-        for length in (2, 3, TARGET):
+        for length in (2, 3, TARGET_LENGTH):
             source = model.draw(1, LENGTH if model.kind == "encoder_decoder" else length)
             target = self.target(1, length)
             stream = source if target is None else target
             before = model.main(source, None, target)
             for position in range(1, length):
                 other = stream.clone()
-                other[:, position:] = _another(model, stream[:, position:])
+                other[:, position:] = model.another(stream[:, position:])
                 changed = (other, None, None) if target is None else (source, None, other)
                 after = model.main(*changed)
                 leaks = [t for t in range(position) if self.differs(before[:, t], after[:, t])]
@@ -288,15 +294,6 @@ class _Checker:
                     self.report.done("future")
                     return
         self.report.done("future")
-
-
-def _another(model: Model, values: Tensor) -> Tensor:
-    """Ids or vectors that differ from these at every position."""
-    if not model.vocabulary:
-        return -values
-    free = [number for number in range(min(3, model.vocabulary // 4), model.vocabulary) if number != model.pad]
-    table = {number: free[(place + 1) % len(free)] for place, number in enumerate(free)}
-    return torch.tensor([[table.get(int(number), free[0]) for number in row] for row in values])
 
 
 @contextmanager
