@@ -13,22 +13,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..attention import LocationScore
-from .inside import (
-    Inside,
-    entries_of,
-    look_inside,
-    measured_scale,
-    mixed_positions,
-    noise,
-    positions_of,
-    rows_permuted,
-)
-from .layer import Layer, Sizes, all_sizes, hidden_keys, with_pairs
+from .find_masks import shows_keys, with_pairs
+from .head_checks import heads_apart, rows_permuted
+from .inside import Inside, look_inside, measured_scale
+from .layer import Layer, Sizes, all_sizes, hidden_keys
 from .layer_checker import LayerChecker, Test
 from .padding_checks import check_padding, fault_of_mask
 from .report import OTHER_PLACE, Finding, Report
-from .subject import HALF_TOLERANCE, TOLERANCE
+from .score_checks import check_keys, one_set_of_weights
+from .subject import HALF_TOLERANCE
 from .sum_checks import check_sums, sums_to
 from .tracing import normalised_axes
 
@@ -38,21 +31,24 @@ Call = tuple[Tensor, Tensor, Tensor]
 def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None, scale: str | float | None) -> None:
     """Check one attention layer and fill the report."""
     checker = LayerChecker(report, layer, sizes)
-    if checker.stops(_finite):
+    if checker.stops(_inverted) or checker.stops(_finite):
         return
     report.done("finite output")
     if report.add(checker.smallest(_dropout)):
         layer.subject.without_dropout = True
     report.done("dropout in eval mode")
-    checker.inside = look_inside(layer, sizes)
+    checker.inside = checker.look_inside(sizes)
     if isinstance(checker.inside, Inside) and checker.inside.is_half:
         checker.tolerance = HALF_TOLERANCE
         report.assumed.append("rounding to 16 bits: smaller faults than that are not seen")
     _check_scale(checker, scale)
-    if checker.stops(_axis) or checker.stops(_heads) or checker.stops(_batch):
+    if checker.stops(_axis):
+        return
+    report.add(checker.smallest(one_set_of_weights))
+    if checker.stops(heads_apart) or checker.stops(_batch):
         return
     report.done("batch")
-    _check_keys(checker)
+    check_keys(checker)
     if checker.stops(_own_position):
         return
     _check_future(checker, causal)
@@ -60,16 +56,22 @@ def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None,
     check_sums(checker)
 
 
+def _inverted(checker: LayerChecker, sizes: Sizes) -> Finding | None:
+    """A mask that the layer needs is read as its opposite: that which hides nothing hides everything."""
+    layer, form = checker.layer, checker.layer.padding
+    if form is None or form.convention == "additive" or not layer.needs_mask or shows_keys(layer, sizes):
+        return None
+    other = form._replace(convention="ignore" if form.convention == "attend" else "attend")
+    if not shows_keys(replace(layer, padding=other), sizes):
+        return None
+    where = f"the mask hides what it should show; it is read as {other}"
+    return checker.finding("padding_attended", where, (*layer.inputs(sizes), None))
+
+
 def _finite(checker: LayerChecker, sizes: Sizes) -> Finding | None:
     inputs = checker.layer.inputs(sizes)
     if bool(torch.isfinite(checker.layer(*inputs).context).all()):
         return None
-    form = checker.layer.padding
-    if form is not None and form.convention != "additive" and checker.layer.needs_mask:
-        other = form._replace(convention="ignore" if form.convention == "attend" else "attend")
-        if bool(torch.isfinite(replace(checker.layer, padding=other)(*inputs).context).all()):
-            where = f"the mask hides what it should show; it is read as {other}"
-            return checker.finding("padding_attended", where, (*inputs, None))
     return checker.finding("not_finite", "for random input without a mask", inputs)
 
 
@@ -84,7 +86,7 @@ def _dropout(checker: LayerChecker, sizes: Sizes) -> Finding | None:
 
 
 def _axis(checker: LayerChecker, sizes: Sizes) -> Finding | None:
-    inside = look_inside(checker.layer, sizes)
+    inside = checker.look_inside(sizes)
     inputs = checker.layer.inputs(sizes)
     if isinstance(inside, str) or not inside.normalised:
         reason = inside if isinstance(inside, str) else "no softmax was recognised"
@@ -161,36 +163,6 @@ def _weights_are_scaled(checker: LayerChecker, factor: float) -> bool:
     return any(sums_to(part, factor) for part in parts)
 
 
-def _heads(checker: LayerChecker, sizes: Sizes) -> Finding | None:
-    inside = look_inside(checker.layer, sizes)
-    if isinstance(inside, str) or not inside.weights:
-        reason = inside if isinstance(inside, str) else "no attention weights were recognised"
-        checker.report.skip("heads", reason)
-        return None
-    count = sum(weights.values.numel() for weights in inside.normalised) // math.prod(sizes)
-    if max(count, checker.layer.heads) < 2:
-        checker.report.skip("heads", "there is only one head")
-        return None
-    if checker.layer.is_self and sizes.keys > 1 and _sees_itself_alone(checker, sizes):
-        where = "the output of a position does not depend on the others: it attends over its own heads"
-        return checker.finding("heads_mixed", where, checker.layer.inputs(sizes))
-    known = (
-        weights.query_axis is not None or any(entries_of(weights, sizes, checker.layer.is_self))
-        for weights in inside.weights
-    )
-    if not any(known):
-        checker.report.skip("heads", "the axes of the weights were not recognised")
-        return None
-    checker.report.done("heads")
-    place = mixed_positions(inside, sizes, checker.layer.is_self)
-    return None if place is None else checker.finding("heads_mixed", place, checker.layer.inputs(sizes))
-
-
-def _sees_itself_alone(checker: LayerChecker, sizes: Sizes) -> bool:
-    seen = checker.influence(sizes, False, None)
-    return not bool((seen & ~torch.eye(sizes.keys, dtype=torch.bool)).any())
-
-
 def _batch(checker: LayerChecker, sizes: Sizes) -> Finding | None:
     if sizes.rows < 2:
         return None
@@ -202,7 +174,7 @@ def _batch(checker: LayerChecker, sizes: Sizes) -> Finding | None:
             return None
         where = "the output of a row changes with its place in the batch"
         return checker.finding("batch_mixed", where, inputs, turned, advice=OTHER_PLACE)
-    inside = look_inside(checker.layer, checker.sizes)
+    inside = checker.look_inside(checker.sizes)
     several = (
         isinstance(inside, Inside)
         and bool(inside.weights)
@@ -211,65 +183,6 @@ def _batch(checker: LayerChecker, sizes: Sizes) -> Finding | None:
     is_view = several and isinstance(inside, Inside) and rows_permuted(inside, checker.sizes)
     where = "the output of row 0 changes when the other rows change"
     return checker.finding("heads_mixed" if is_view else "batch_mixed", where, inputs, changed)
-
-
-def _check_keys(checker: LayerChecker) -> None:
-    """The weights depend on the query and on the keys."""
-    for name, test in (("keys", _other_keys), ("query", _other_queries)):
-        ignored = test(checker)
-        if isinstance(ignored, str):
-            checker.report.skip(name, ignored)
-            continue
-        checker.report.done(name)
-        if ignored:
-            where = f"another {name} gives the same weights"
-            fault = "keys_ignored" if name == "keys" else "query_ignored"
-            checker.report.add(checker.finding(fault, where, checker.layer.inputs(checker.sizes)))
-
-
-def _other_keys(checker: LayerChecker) -> bool | str:
-    """Whether other keys give the same weights; a text if that cannot be judged."""
-    if any(isinstance(part, LocationScore) for part in checker.layer.subject.parts):
-        return "by definition, a location score does not depend on the keys"
-    if checker.layer.is_self:
-        return _ignored_in_scores(checker, is_query=False)
-    return _weights_stay(checker, lambda call, other: (call[0], other[1], call[2]))
-
-
-def _other_queries(checker: LayerChecker) -> bool | str:
-    """Whether other queries give the same weights; a text if that cannot be judged."""
-    if checker.layer.is_self:
-        return _ignored_in_scores(checker, is_query=True)
-    return _weights_stay(checker, lambda call, other: (other[0], call[1], call[2]))
-
-
-def _weights_stay(checker: LayerChecker, change: Callable[[Call, Call], Call]) -> bool | str:
-    call, other = checker.layer.inputs(checker.sizes), checker.layer.inputs(checker.sizes, seed=1)
-    changed = change(call, other)
-    returned = [checker.layer(*each).weights for each in (call, changed)]
-    if returned[0] is not None and returned[1] is not None:
-        return not checker.differs(returned[0], returned[1])
-    if isinstance(checker.inside, Inside) and checker.inside.normalised:
-        leaf = checker.inside.inputs[1 if changed[0] is call[0] else 0]
-        slopes = [
-            torch.autograd.grad((part.values * noise(part.values)).sum(), leaf, retain_graph=True, allow_unused=True)
-            for part in checker.inside.normalised
-        ]
-        return all(slope[0] is None or float(slope[0].abs().max()) < TOLERANCE for slope in slopes)
-    if checker.layer.has_value:
-        return not checker.differs(*(checker.layer(*each).context for each in (call, changed)))
-    return "the weights cannot be recorded"
-
-
-def _ignored_in_scores(checker: LayerChecker, is_query: bool) -> bool | str:
-    if isinstance(checker.inside, str):
-        return checker.inside
-    seen = []
-    for weights in checker.inside.normalised:
-        for _, key, entry in entries_of(weights, checker.sizes, True):
-            positions = positions_of(entry, checker.inside.inputs[0])
-            seen.append(bool(positions - {key}) if is_query else key in positions)
-    return not any(seen) if seen else "the scores of single keys were not recognised"
 
 
 def _of_one_sequence(checker: LayerChecker, causal: bool | None) -> LayerChecker | str:
@@ -299,12 +212,16 @@ def _of_one_sequence(checker: LayerChecker, causal: bool | None) -> LayerChecker
 
 def _check_future(checker: LayerChecker, causal: bool | None) -> None:
     report, sequence = checker.report, _of_one_sequence(checker, causal)
+    if causal is None and "query_ignored" in report.names:
+        return report.skip("future", "whether it should be causal cannot be judged until query_ignored is repaired")
     if isinstance(sequence, str):
         return report.skip("future", sequence)
     checker, layer = sequence, sequence.layer
     seen = checker.influence(checker.sizes, False, None)
     built_in = not bool(seen.triu(diagonal=1).any())
     by_mask = layer.pairs is not None and not built_in
+    if causal is None and not built_in and layer.has("target_mask") and layer.pairs is None:
+        return report.skip("future", "no form of its mask of pairs hides one position from one query alone")
     if causal is None and not by_mask:
         # A pattern that is not symmetric, such as one step into the future, was meant to be causal; a window is.
         causal = not bool((seen == seen.T).all())

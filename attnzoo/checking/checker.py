@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from .attention_checks import check_layer
 from .classic_decoder import as_attention
-from .layer import Layer, understand, with_masks
+from .find_layer import understand
+from .find_masks import with_masks
+from .layer import hidden_keys
 from .mask_checks import check_loss, check_mask
-from .model import understand_model
+from .model import LENGTH, TARGET_LENGTH, understand_model
 from .model_checks import check_model
 from .paper_check import check_beside
 from .paper_steps import PAPERS
@@ -206,7 +208,10 @@ def _check_attention(report: Report, subject: Subject, is_self: bool, options: d
     if causal is None and is_self and is_called_causal(subject):
         causal = True
         report.assumed.append("causal, by its name or an attribute")
-    _check_inputs_kept(report, layer, sizes)
+    inputs, real = layer.inputs(sizes), hidden_keys(sizes)
+    calls = [layer.arguments(*inputs), layer.arguments(*inputs, real)]
+    calls += [layer.arguments(*inputs, real, causal=True)] if layer.pairs is not None else []
+    _check_inputs_kept(report, layer.call, calls)
     check_layer(report, layer, sizes, causal, options["scale"])
 
 
@@ -223,14 +228,14 @@ def is_called_causal(subject: Subject) -> bool:
     return False
 
 
-def _check_inputs_kept(report: Report, layer: Layer, sizes: Any) -> None:
-    named = layer.arguments(*layer.inputs(sizes))
-    given = {name: part for name, part in named.items() if isinstance(part, Tensor)}
-    before = {name: part.clone() for name, part in given.items()}
-    layer.call(named)
-    changed = [name for name, part in given.items() if not torch.equal(part, before[name])]
-    if changed:
-        report.add(Finding("input_changed_in_place", f"the argument {changed[0]!r}", before))
+def _check_inputs_kept(report: Report, call: Callable[[dict[str, Any]], Any], calls: list[dict[str, Any]]) -> None:
+    for named in calls:
+        given = {name: part.clone() for name, part in named.items() if isinstance(part, Tensor)}
+        before = {name: part.clone() for name, part in given.items()}
+        call({**named, **given})
+        changed = [name for name, part in given.items() if not torch.equal(part, before[name])]
+        if changed:
+            report.add(Finding("input_changed_in_place", f"the argument {changed[0]!r}", before))
     report.done("inputs not changed")
 
 
@@ -240,6 +245,10 @@ def _check_model(report: Report, subject: Subject, kind: str, options: dict[str,
     if model.time_first:
         report.assumed.append("time first")
     causal = kind != "encoder" if options["causal"] is None else options["causal"]
+    source, target = model.draw(3, LENGTH), model.draw(3, TARGET_LENGTH, seed=1) if kind == "encoder_decoder" else None
+    real = torch.arange(LENGTH) < torch.tensor([LENGTH, LENGTH - 2, LENGTH - 3])[:, None]
+    calls = [model.arguments(source, None, target), model.arguments(model.padded(source, real), real, target)]
+    _check_inputs_kept(report, lambda named: subject(**named), calls)
     check_model(report, model, causal)
     target = subject.target
     is_generating = hasattr(target, "generate") and hasattr(target, "config") and hasattr(target, "get_encoder")

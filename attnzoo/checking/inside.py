@@ -28,6 +28,7 @@ from .tracing import (
     normalised_axes,
 )
 
+SHOWN = -1e4  # scores below are those of hidden keys
 LIMIT = 6  # tensors of weights to look at; those of a loop are made by the same code
 
 
@@ -50,13 +51,32 @@ class Weights(NamedTuple):
         """The axes over which the weights sum to one."""
         return normalised_axes(self.values.detach())
 
+    def axis_of_queries(self, sizes: Sizes) -> int | None:
+        """The axis of queries; if the outputs do not tell it, the one of their number that is not normalised."""
+        if self.query_axis is not None or self.values.ndim < 2:
+            return self.query_axis
+        normalised = self.axes
+        axes = [n for n, size in enumerate(self.values.shape) if size == sizes.queries and n not in normalised]
+        return axes[0] if len(axes) == 1 else None
+
+    def axis_of_keys(self) -> int | None:
+        """The axis of keys; where their number does not tell it, the one that is normalised."""
+        return self.key_axis if self.key_axis is not None else next(iter(self.axes), None)
+
+    @property
+    def only_query(self) -> int | None:
+        """The query whose output alone depends on them, as on the weights of a loop over queries."""
+        places = [place for place, slope in enumerate(self.slopes) if bool(slope.any())]
+        return places[0] if len(places) == 1 else None
+
 
 @dataclass
 class Inside:
     """An attention whose weights were recorded.
 
     ``normalised`` are tensors that a softmax made, or that sum to one over some axis. ``used`` are the tensors by which
-    values are multiplied; empty if the code does not multiply tensors of them.
+    values are multiplied; empty if the code does not multiply tensors of them. Both have at most ``LIMIT`` tensors;
+    ``numbers`` counts the entries of all that are normalised. ``unused`` are those that the output does not depend on.
     """
 
     inputs: tuple[Tensor, Tensor, Tensor]
@@ -64,6 +84,8 @@ class Inside:
     events: list[Event]
     normalised: list[Weights]
     used: list[Weights]
+    numbers: int
+    unused: list[Tensor]
 
     @property
     def is_half(self) -> bool:
@@ -113,17 +135,20 @@ def look_inside(layer: Layer, sizes: Sizes, allowed: Tensor | None = None, causa
     both, count = [*normalised, *used], len(normalised)
     slopes = _slopes(context, [part for _, part in both], sizes)
     found: dict[bool, list[Weights]] = {True: [], False: []}
+    unused: list[Tensor] = []
     for place, ((number, part), by_query) in enumerate(zip(both, slopes, strict=True)):
-        if not any(bool(slope.any()) for slope in by_query):
-            continue
         is_made = place < count
+        if not any(bool(slope.any()) for slope in by_query):
+            unused += [part] if is_made else []
+            continue
         query_axis = _query_axis(part, by_query, sizes, layer.is_self)
         axes = [axis for axis, size in enumerate(part.shape) if size == sizes.keys and axis != query_axis]
         key_axis = axes[0] if len(axes) == 1 else None
         scores = _scores(events, number) if is_made else None
         is_softmax = is_made and bool(softmaxes)
         found[is_made].append(Weights(part, is_softmax, scores, key_axis, query_axis, by_query))
-    return Inside(inputs, context, events, *(_some(found[is_made]) for is_made in (True, False)))
+    numbers = sum(weights.values.numel() for weights in found[True])
+    return Inside(inputs, context, events, _some(found[True]), _some(found[False]), numbers, unused)
 
 
 def _some(parts: list[Weights]) -> list[Weights]:
@@ -164,13 +189,13 @@ def _query_axis(part: Tensor, slopes: list[Tensor], sizes: Sizes, is_self: bool)
     if not is_self:
         return axes[0] if len(axes) == 1 else None
     for axis in axes:
-        acts = [_indices(slope, axis) for slope in slopes]
+        acts = [indices_of(slope, axis) for slope in slopes]
         if any(acts) and all(seen <= {position} for position, seen in enumerate(acts)):
             return axis
     return None
 
 
-def _indices(values: Tensor, axis: int) -> set[int]:
+def indices_of(values: Tensor, axis: int) -> set[int]:
     """The indices along an axis at which some entry is not zero."""
     others = [other for other in range(values.ndim) if other != axis]
     entries = values.abs().sum(dim=others) if others else values.abs()
@@ -198,7 +223,7 @@ def noise(like: Tensor) -> Tensor:
 def positions_of(value: Tensor, inputs: Tensor) -> set[int]:
     """The positions of ``inputs`` (B, T, D) that a scalar depends on."""
     gradient = torch.autograd.grad(value, inputs, retain_graph=True, allow_unused=True)[0]
-    return set() if gradient is None else _indices(gradient, 1)
+    return set() if gradient is None else indices_of(gradient, 1)
 
 
 def entries_of(weights: Weights, sizes: Sizes, is_self: bool) -> Iterator[tuple[int | None, int, Tensor]]:
@@ -218,70 +243,16 @@ def entries_of(weights: Weights, sizes: Sizes, is_self: bool) -> Iterator[tuple[
         return
     last = sizes.queries - 1
     for query, key in ((0, sizes.keys - 1), (last, 0), (last, sizes.keys // 2), (last // 2, 1), (0, 2)):
-        if key >= sizes.keys or (query == key and is_self and query_axis is not None):
+        place = query if query_axis is not None else weights.only_query
+        if key >= sizes.keys or (place == key and is_self):
             continue
         chosen = scores.select(key_axis, key)
         if query_axis is not None:
             chosen = chosen.select(query_axis - (query_axis > key_axis), query)
         chosen = chosen.flatten()
         for entry in (chosen[0], chosen[-1])[: len(chosen)]:
-            if bool(entry.isfinite() & (entry > -1e4)):
-                yield query if query_axis is not None else None, key, entry
-
-
-def mixed_positions(inside: Inside, sizes: Sizes, is_self: bool) -> str | None:
-    """The place where a wrong view put another position in the place of a score or an output, or None.
-
-    A score that depends on more positions than its query and its key is no fault: convolutions and statistics do that.
-    A wrong view makes a score that does not depend on its own query or key, but on others.
-    """
-    for weights in inside.weights:
-        for query, key, entry in entries_of(weights, sizes, is_self):
-            of_queries, of_keys = (positions_of(entry, part) for part in inside.inputs[:2])
-            if is_self:
-                own = {key} if query is None else {query, key}
-                is_mixed = not own <= of_keys and len(of_keys - own) >= len(own - {query})
-                is_mixed = is_mixed and (query is not None or len(of_keys) > 1)
-            else:
-                is_mixed = bool(of_keys) and key not in of_keys
-                is_mixed |= query is not None and bool(of_queries) and query not in of_queries
-            if is_mixed:
-                places = sorted(of_keys | (set() if is_self else of_queries))
-                at = "" if query is None else f"query {query} and "
-                return f"the score of {at}key {key} is computed from positions {places}"
-        query_axis = weights.query_axis
-        if query_axis is None:
-            axes = [axis for axis, size in enumerate(weights.values.shape) if size == sizes.queries]
-            axes = [axis for axis in axes if axis not in weights.axes]
-            query_axis = axes[0] if len(axes) == 1 and weights.values.ndim > 1 else None
-        if query_axis is not None:
-            for position, slope in enumerate(weights.slopes):
-                indices = _indices(slope, query_axis)
-                if indices and position not in indices:
-                    return f"the output of position {position} is computed from the weights of queries {indices}"
-    return None
-
-
-def rows_permuted(inside: Inside, sizes: Sizes) -> bool:
-    """Whether the output of row 0 is computed from weights of another row in place of its own."""
-    for weights in inside.weights:
-        if weights.scores is None or weights.scores.shape != weights.values.shape or not weights.values.ndim:
-            continue
-        slope = torch.stack(weights.slopes)  # of all rows: the caller found that rows are mixed
-        output = inside.context[:1]
-        row = torch.autograd.grad((output * noise(output)).sum(), weights.values, retain_graph=True, allow_unused=True)
-        if row[0] is None or float((row[0] != 0).sum()) > float((slope != 0).any(0).sum()) / sizes.rows * 1.01:
-            continue
-        for index in _indices(row[0], 0):
-            gradient = torch.autograd.grad(_finite_sum(weights.scores[index]), inside.inputs[1], retain_graph=True)[0]
-            seen = _indices(gradient, 0)
-            if seen != {0} and len(seen) < sizes.rows:
-                return True
-    return False
-
-
-def _finite_sum(values: Tensor) -> Tensor:
-    return values[torch.isfinite(values)].sum()
+            if bool(entry.isfinite() & (entry > SHOWN)):
+                yield place, key, entry
 
 
 class Scale(NamedTuple):

@@ -5,28 +5,33 @@ Dimensions: B batch, H heads, T queries, S keys, D width of the query, E width o
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .subject import TOLERANCE, CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, parts_of
+from .subject import Subject, named_parts_of
+from .tracing import normalised_axes
 
 NAMES = {
     "query": ("query", "q", "queries", "hidden", "decoder_hidden", "decoder_state", "dec_hidden", "tgt", "target"),
     "key": ("key", "k", "keys", "encoder_outputs", "encoder_output", "enc_outputs", "enc_output", "enc_out", "memory"),
     "value": ("value", "v", "values"),
 }
-OF_TARGET = ("tgt", "trg", "target", "dec", "self", "causal", "future", "ahead")  # in the names of masks
-OF_SOURCE = ("src", "source", "enc", "memory", "cross")
 CONVENTIONS = {
     "attend": "True or 1 where a key may be attended to",
     "ignore": "True or 1 where a key is hidden",
     "additive": "0 where a key may be attended to, -inf or a large negative number where it is hidden",
 }
 WIDTHS = ("embed_dim", "d_model", "hidden_size", "embed_size", "embedding_dim", "n_embd", "dim", "d_in", "width")
-HEADS = ("num_heads", "n_heads", "nhead", "n_head", "heads", "num_attention_heads", "h")
+
+
+OF_SCORES = ("score", "logit", "energ", "bias")  # in the names of parts of a result that are not weights
+
+
+class OneOutputError(ValueError):
+    """A layer gives one output for each row, where each query needs one."""
 
 
 class Sizes(NamedTuple):
@@ -219,9 +224,13 @@ class Layer:
 
     def read(self, result: Any, sizes: Sizes, key: Tensor) -> LayerOutput:
         """Context and weights of a result."""
-        parts = [part for part in parts_of(result) if _is_numbers(part)]
-        contexts = [context for part in parts if (context := self._context(part, sizes)) is not None]
-        weights = [part for part in parts if _may_be_weights(part, sizes, self.is_self)]
+        named = [(name.lower(), part) for name, part in named_parts_of(result) if _is_numbers(part)]
+        contexts = [context for _, part in named if (context := self._context(part, sizes)) is not None]
+        weights = [
+            part
+            for name, part in named
+            if _may_be_weights(part, sizes, self.is_self) and not any(word in name for word in OF_SCORES)
+        ]
         if not contexts and weights and not self.is_self:  # a layer that returns its weights alone
             weighted = weights[0]
             per_query = weighted.reshape(sizes.rows, -1, sizes.keys)
@@ -229,9 +238,13 @@ class Layer:
                 per_query = weighted.T.unsqueeze(1)
             return LayerOutput(per_query.to(key.dtype) @ key, weighted)
         if not contexts:
-            raise ValueError("no output with an axis of queries")
+            shapes = [tuple(part.shape) for _, part in named]
+            is_one = any(shape[:-1] == (sizes.rows, 1) and shape[-1] != sizes.keys for shape in shapes)
+            if is_one and self.layout == "batch_first":  # a step that takes hidden[-1] runs time first, too
+                raise OneOutputError(f"one output for all of {sizes.queries} queries: it returned {shapes}")
+            raise ValueError(f"no output with an axis of {sizes.queries} queries: it returned {shapes}")
         others = [part for part in weights if part.data_ptr() != contexts[0].data_ptr() or part.ndim > 3]
-        return LayerOutput(contexts[0], others[0] if others else None)
+        return LayerOutput(contexts[0], next(filter(_is_normalised, others), others[0]) if others else None)
 
     def _context(self, part: Tensor, sizes: Sizes) -> Tensor | None:
         rows, queries = sizes.rows, sizes.queries
@@ -247,6 +260,10 @@ class Layer:
         if self.layout == "time_first":
             return part.transpose(0, 1) if tuple(part.shape[:2]) == (queries, rows) else None
         return part if tuple(part.shape[:2]) == (rows, queries) else None
+
+
+def _is_normalised(part: Tensor) -> bool:
+    return bool(normalised_axes(part.detach()))
 
 
 def _is_numbers(part: Any) -> bool:
@@ -270,140 +287,6 @@ def all_sizes(layer: Layer) -> Sizes:
     return Sizes(rows, keys if layer.is_self else 1 if layer.is_step else queries, keys)
 
 
-def understand(
-    subject: Subject,
-    is_self: bool,
-    mask: str | None = None,
-    num_heads: int | None = None,
-    width: int | tuple[int, ...] | None = None,
-    batch_first: bool | None = None,
-) -> tuple[Layer, Sizes]:
-    """Find out how to call a layer.
-
-    Raises:
-        CannotCallError: no call worked; the message says which adapter to write.
-    """
-    roles, by_position = roles_of(subject, is_self)
-    heads = num_heads or subject.attribute(*HEADS) or 0
-    known = subject.attribute("batch_first") if batch_first is None else batch_first
-    layouts = _layouts(is_self, known if isinstance(known, bool) else None, subject.has_parameters)
-    errors: dict[str, str] = {}
-    working: list[tuple[Layer, Sizes]] = []
-    for layout in layouts:
-        for widths in _widths(subject, is_self, width, "value" in roles.values(), int(heads)):
-            count = int(heads) or (2 if layout == "heads" else 1)
-            if layout == "heads" and any(part % count for part in widths):
-                continue
-            layer = Layer(subject, roles, layout, widths, count, is_self, by_position)
-            sizes = all_sizes(layer)
-            found = _first_that_runs(layer, sizes, mask, errors)
-            if found is not None:
-                working.append((found, sizes))
-                break
-    if not working:
-        raise CannotCallError(how_to_adapt(subject, is_self, errors))
-    for layer, sizes in working:
-        if _rows_are_apart(layer, sizes):
-            return layer, sizes
-    return working[0]
-
-
-def _layouts(is_self: bool, batch_first: bool | None, has_parameters: bool) -> list[str]:
-    if batch_first is not None:
-        first = "batch_first" if batch_first else "time_first"
-        steps = ["step", "hidden"] if batch_first else ["step_time_first", "hidden_time_first"]
-        return [first] if is_self else [first, *steps, "heads"]
-    if is_self:
-        return ["batch_first", "time_first"]
-    steps = ["step", "hidden", "step_time_first", "hidden_time_first"]
-    return ["batch_first", "time_first", *steps, "heads"] if has_parameters else ["batch_first", "heads", *steps]
-
-
-def _widths(
-    subject: Subject, is_self: bool, width: int | tuple[int, ...] | None, has_value: bool, heads: int
-) -> Iterator[tuple[int, int, int]]:
-    if width is not None:
-        given = (width,) if isinstance(width, int) else width
-        yield (given[0], given[min(1, len(given) - 1)], given[-1])
-        return
-    found = [int(value) for name in WIDTHS if (value := subject.attribute(name))]
-    for module in subject.modules:
-        found += [part.in_features for part in module.modules() if isinstance(part, nn.Linear)]
-        found += [size for parameter in module.parameters() for size in parameter.shape]
-    sizes = list(dict.fromkeys(size for size in found if 1 < size <= 4096)) or [12 * max(1, heads), 8]
-    yield from ((size, size, size) for size in sizes)
-    if not is_self:
-        sums = [total - part for total in sizes for part in sizes if total > part]
-        sizes = list(dict.fromkeys(sizes + sums))[:8]
-        yield from ((query, key, key) for query, key in itertools.permutations(sizes, 2))
-        if has_value:
-            yield from ((q, k, v) for q, k, v in itertools.product(sizes[:5], repeat=3) if k != v)
-
-
-def roles_of(subject: Subject, is_self: bool) -> tuple[dict[str, str], bool]:
-    """The role of every parameter that is passed, and whether they are passed by position.
-
-    Raises:
-        CannotCallError: a parameter without default has no role.
-    """
-    signature = subject.signature
-    if subject.original is torch.nn.functional.scaled_dot_product_attention:
-        return {"query": "query", "key": "key", "value": "value", "attn_mask": "mask"}, False
-    roles: dict[str, str] = {}
-    free = []
-    is_pair = not is_self and not any(_role(name) == "value" for name in signature)
-    for name, parameter in signature.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        role = _role(name)
-        required = parameter.default is parameter.empty
-        if is_pair and role in ("mask", "padding") and _is_of_target(name):
-            role = "target_mask" if role == "mask" or required else None
-        if role == "causal" or (role and role not in roles.values()):
-            roles[name] = role
-        elif required or (not roles and parameter.default is None):
-            free.append(name)
-    wanted = ["x"] if is_self and not {"query", "key"} & {*roles.values()} else ["query", "key", "value"]
-    if is_self and "x" in wanted:
-        roles = {name: role for name, role in roles.items() if role not in ("query", "key", "value")}
-        free = [name for name in signature if name in free or _role(name) in ("query", "key", "value")]
-    missing = [role for role in wanted if role not in roles.values()]
-    for name in free:
-        if missing:
-            roles[name] = missing.pop(0)
-        elif "mask" not in roles.values() and "padding" not in roles.values():
-            roles[name] = "mask"
-        else:
-            raise CannotCallError(
-                how_to_adapt(subject, is_self, {f"the argument {name!r}": "its meaning is not known"})
-            )
-    needed = {"x"} if wanted == ["x"] else {"query", "key"}
-    if not needed <= {*roles.values()}:
-        raise CannotCallError(how_to_adapt(subject, is_self, {"the arguments": f"no {' and '.join(sorted(needed))}"}))
-    ordered = {name: roles[name] for name in signature if name in roles}
-    positional = any(part.kind is part.POSITIONAL_ONLY for part in signature.values())
-    return ordered, positional
-
-
-def _is_of_target(name: str) -> bool:
-    """Whether a mask of a decoder block is for its own positions, and not for those of the encoder."""
-    lower = name.lower()
-    return any(word in lower for word in OF_TARGET) and not any(word in lower for word in OF_SOURCE)
-
-
-def _role(name: str) -> str | None:
-    lower = name.lower()
-    if "need_weights" in lower or "average" in lower or "return" in lower:
-        return None
-    if "mask" in lower or "bias" in lower or lower.startswith("pad"):
-        return "padding" if "pad" in lower else "mask"
-    if "len" in lower:
-        return "lengths"
-    if lower in ("is_causal", "causal"):
-        return "causal"
-    return next((role for role, names in NAMES.items() if lower in names), None)
-
-
 def mask_forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
     """The forms of masks of these shapes, in one convention or in all."""
     kinds = {"attend": ("bool", "int", "float"), "ignore": ("bool", "float"), "additive": ("float", "int")}
@@ -417,114 +300,7 @@ PADDING_SHAPES = ("BS", "B1S", "B11S", "BTS", "B1TS", "BHTS", "B*HTS", "SB")
 PAIR_SHAPES = ("TS", "BTS", "B1TS", "BHTS", "B*HTS")
 
 
-def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[str, str]) -> Layer | None:
-    inputs = layer.inputs(sizes)
-    candidates = [layer]
-    if layer.has("target_mask"):  # a form that runs; which convention is right is found later
-        for form in mask_forms(mask or "attend", PADDING_SHAPES if layer.takes_padding else ("BS",)):
-            pairs = (form._replace(shape=shape) for shape in PAIR_SHAPES)
-            candidates += [replace(layer, padding=form, pairs=each, needs_mask=True) for each in pairs]
-    elif layer.takes_padding:
-        candidates += [replace(layer, padding=form, needs_mask=True) for form in mask_forms(mask, PADDING_SHAPES)]
-    first = ""
-    for candidate in candidates:
-        try:
-            candidate(*inputs)
-            return candidate
-        except Exception as error:
-            text = first_line(error)[:200]
-            errors.setdefault(f"{layer.layout}, width {layer.widths[0]}", text)
-            if text == first:  # the same without a mask and with one: something else is wrong
-                return None
-            first = first or text
-    return None
-
-
-def _rows_are_apart(layer: Layer, sizes: Sizes) -> bool:
-    inputs = layer.inputs(sizes)
-    turned = (part.flip(0) for part in inputs)
-    first, other, last = (layer(*call).context for call in (inputs, layer.inputs_with_other_rows(sizes), turned))
-    return max(largest_difference(first[0], other[0]), largest_difference(first.flip(0), last)) < TOLERANCE
-
-
-def with_masks(layer: Layer, sizes: Sizes, mask: str | None) -> Layer:
-    """The layer with the mask forms that hide padding best."""
-    padding = _best(layer, sizes, mask, PADDING_SHAPES, is_padding=True) if layer.takes_padding else None
-    return with_pairs(replace(layer, padding=padding), sizes, mask)
-
-
-def with_pairs(layer: Layer, sizes: Sizes, mask: str | None = None) -> Layer:
-    """The layer with the form of a mask of pairs that hides later positions best."""
-    if not layer.takes_pairs:
-        return layer
-    is_same = layer.has("mask") and not layer.has("padding") and not layer.has("target_mask")  # one argument for both
-    convention = mask or (layer.padding.convention if layer.padding and is_same else None)
-    return replace(layer, pairs=_best(layer, sizes, convention, PAIR_SHAPES, is_padding=False) or layer.pairs)
-
-
 def hidden_keys(sizes: Sizes) -> Tensor:
     """A padding mask (B, S), True on real keys: the first row has no padding, the others have it on the right."""
     lengths = torch.tensor([sizes.keys, *(max(1, sizes.keys - 2 - row % 2) for row in range(sizes.rows - 1))])
     return torch.arange(sizes.keys) < lengths[:, None]
-
-
-def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...], is_padding: bool) -> MaskForm | None:
-    call, others = layer.inputs(sizes), layer.inputs(sizes, seed=1)
-    of_queries = layer.is_self or not is_padding  # whether positions of the query are hidden
-    real = torch.ones(sizes.rows, sizes.queries if of_queries else sizes.keys, dtype=torch.bool)
-    if is_padding:
-        real = hidden_keys(sizes)
-    else:
-        real[:, -2:] = False
-    shown = real if of_queries else torch.ones(sizes.rows, sizes.queries, dtype=torch.bool)
-
-    def changed(places: Tensor) -> tuple[Tensor, ...]:
-        """Query, key and value with others at these places."""
-        of_keys = is_padding or layer.is_self
-        parts = zip(call, others, (of_queries, of_keys, of_keys), strict=True)
-        return tuple(torch.where(places[..., None], other, part) if moves else part for part, other, moves in parts)
-
-    calls = call, changed(~real), changed(real)
-    ranked: list[tuple[float, int, MaskForm]] = []
-    for number, form in enumerate(mask_forms(mask, shapes)):
-        candidate = replace(layer, padding=form) if is_padding else replace(layer, pairs=form)
-        try:
-            leaks = []
-            for query, key, value in calls:
-                result = candidate(query, key, value, real if is_padding else None, causal=not is_padding)
-                leaks.append(torch.where(shown[..., None], result.context, 0.0))
-        except Exception:
-            continue
-        leak = gap(leaks[0], leaks[1])
-        effect = min(gap(first, second) for first, second in zip(leaks[0], leaks[2], strict=True))
-        if not is_padding and not _acts_on_one_query(candidate, sizes):
-            continue
-        is_usable = bool(torch.isfinite(leaks[0]).all()) and effect > TOLERANCE  # else it hides all keys of a row
-        ranked.append((leaked_share(leak, effect) if is_usable else 1e6, number, form))
-    return min(ranked)[2] if ranked else None
-
-
-def _acts_on_one_query(layer: Layer, sizes: Sizes) -> bool:
-    """Whether hiding keys from one query changes the output of that query alone."""
-    inputs = layer.inputs(sizes)
-    every = torch.ones(sizes.rows, sizes.queries, sizes.queries, dtype=torch.bool)
-    one = every.clone()
-    one[:, 1, 2:] = False
-    first, second = (layer(*inputs, allowed).context for allowed in (every, one))
-    changed = [largest_difference(first[:, place], second[:, place]) > TOLERANCE for place in range(sizes.queries)]
-    return changed == [place == 1 for place in range(sizes.queries)]
-
-
-def how_to_adapt(subject: Subject, is_self: bool, errors: dict[str, str]) -> str:
-    """The text of the error for a signature that is not understood."""
-    kind = "self_attention" if is_self else "attention"
-    arguments = "x, mask" if is_self else "query, key, value, mask"
-    tried = "; ".join(f"{what}: {error}" for what, error in list(errors.items())[:4])
-    return (
-        f"cannot call {subject.name} as kind={kind!r} ({tried}). Write an adapter and check that:\n"
-        f"    def adapter({arguments}):\n"
-        f"        return layer({arguments})\n"
-        f"    attnzoo.check(adapter, {kind!r})\n"
-        "Tensors are (batch, time, width). The adapter returns the output, or the output and the weights. Pass "
-        "width=... and num_heads=... if the module has no such attributes."
-    )

@@ -19,6 +19,10 @@ def check_padding(checker: LayerChecker) -> None:
         report.skip("padding", "it takes no mask of padding" if not layer.has("mask") else "no padding mask worked")
         return
     report.assumed.append(f"mask of padding: {layer.padding or 'lengths'}")
+    if layer.is_self and "query_ignored" in report.names:  # padding may be the query whose weights all positions have
+        for name in ("padding", "real positions"):
+            report.skip(name, "cannot be judged until query_ignored is repaired")
+        return
     tests = [_padding_at(), *(_padding_at(12.0, seed) for seed in (0, 2, 4))]  # large: is a mask too weak?
     if layer.padding is not None and layer.is_self and not _sees_later(checker):
         tests.append(_padding_at(left=True))  # padding on the right is in the future
@@ -27,6 +31,21 @@ def check_padding(checker: LayerChecker) -> None:
             break
     report.done("padding")
     report.done("real positions")
+    _note_hidden_row(checker)
+
+
+def _note_hidden_row(checker: LayerChecker) -> None:
+    """No value is asked of a row whose keys are all hidden; the report says if it is not finite."""
+    real = torch.ones(checker.sizes.rows, checker.sizes.keys, dtype=torch.bool)
+    real[0] = False
+    try:
+        hidden = checker.layer(*checker.layer.inputs(checker.sizes), real).context[0]
+    except Exception:  # lengths of 0
+        return
+    if not bool(torch.isfinite(hidden).all()):
+        what = "NaN" if bool(hidden.isnan().any()) else "infinite"
+        reason = f"the output of a row whose keys are all hidden is {what}; no value is asked of it"
+        checker.report.skip("rows without keys", reason)
 
 
 def _mask_of_another_row(checker: LayerChecker, sizes: Sizes) -> Finding | None:

@@ -69,6 +69,11 @@ FAULTS: dict[str, tuple[str, str]] = {
         "A view without a transpose puts parts of several positions or rows into one head.\n"
         "Split by view(B, T, H, d_k).transpose(1, 2); merge by transpose(1, 2).reshape(B, T, H * d_k).",
     ),
+    "heads_unused": (
+        "a head does not reach the output",
+        "Its weights have no influence, so its parameters learn nothing.\n"
+        "Multiply the weights of each head with its own values, and join all heads before the output projection.",
+    ),
     "batch_mixed": (
         "rows of the batch influence each other",
         "The output of one row depends on another row: a view, a softmax or a mean goes over the batch axis.\n"
@@ -103,7 +108,8 @@ FAULTS: dict[str, tuple[str, str]] = {
     "real_positions_masked": (
         "real positions are masked",
         "A token that should be visible has no influence on the output.\n"
-        "Check that the mask is not inverted, and that a causal mask leaves the diagonal visible.",
+        "Check that the mask is not inverted, that a causal mask leaves the diagonal visible, and that no position is "
+        "cut off.",
     ),
     "not_finite": (
         "the output is not finite",
@@ -177,6 +183,7 @@ PROPERTIES = {
     "final_state_from_padding": "padding",
     "beam_not_reordered": "beams",
     "heads_mixed": "heads",
+    "heads_unused": "heads",
     "batch_mixed": "batch",
     "dropout_in_eval": "dropout in eval mode",
     "cache_changed_in_place": "state left as it was",

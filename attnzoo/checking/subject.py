@@ -131,11 +131,16 @@ def _values_read(function: Callable[..., Any]) -> list[Any]:
 
 def parts_of(result: Any) -> list[Any]:
     """The parts of a result, in their order: of a tuple, a list, a dict, or an object with attributes."""
-    if isinstance(result, tuple | list):
-        return list(result)
+    return [part for _, part in named_parts_of(result)]
+
+
+def named_parts_of(result: Any) -> list[tuple[str, Any]]:
+    """The parts of a result with their names, which are empty in a tuple or a list."""
     if isinstance(result, Tensor):
-        return [result]
-    return list((result if isinstance(result, dict) else vars(result)).values())
+        return [("", result)]
+    if isinstance(result, tuple | list):
+        return list(zip(getattr(result, "_fields", [""] * len(result)), result, strict=True))
+    return list((result if isinstance(result, dict) else vars(result)).items())
 
 
 def tensors_of(value: Any) -> list[Tensor]:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .inside import Inside, Weights, look_inside
+from .inside import Inside, Weights
 from .layer import Sizes
 from .layer_checker import LayerChecker, Test
 from .report import Finding
@@ -28,8 +28,8 @@ def check_sums(checker: LayerChecker) -> None:
 def tests_of_sums(checker: LayerChecker) -> list[Test]:
     """The tests that can judge the sum of the weights of this layer."""
     if checker.layer.has_value:
-        return [_constant_values, _used_weights]
-    tests: list[Test] = [_nothing_normalises, _used_weights]
+        return [_constant_values, _used_weights, _returned_weights]
+    tests: list[Test] = [_nothing_normalises, _used_weights, _returned_weights]
     return [*tests, _equal_tokens] if _sees_a_set(checker) else tests
 
 
@@ -42,7 +42,7 @@ def _sums_are_known(checker: LayerChecker) -> bool:
 
 def _nothing_normalises(checker: LayerChecker, sizes: Sizes) -> Finding | None:
     """Without a softmax or a quotient, weights that depend on the input do not sum to one."""
-    inside = look_inside(checker.layer, sizes)
+    inside = checker.look_inside(sizes)
     if isinstance(inside, str) or inside.normalises or _is_affine(checker):
         return None
     where = "the code has neither a softmax nor a division by a sum"
@@ -65,7 +65,7 @@ def _is_affine(checker: LayerChecker) -> bool:
 
 def _used_weights(checker: LayerChecker, sizes: Sizes) -> Finding | None:
     """The tensors by which values are multiplied sum to one over the keys."""
-    inside = look_inside(checker.layer, sizes)
+    inside = checker.look_inside(sizes)
     if isinstance(inside, str):
         return None
     for weights in inside.used:
@@ -79,6 +79,29 @@ def _used_weights(checker: LayerChecker, sizes: Sizes) -> Finding | None:
             where = f"the weights of shape {tuple(values.shape)} sum to {float(sums[0]):.4g} over the keys"
             return checker.finding("weights_not_normalised", where, checker.layer.inputs(sizes))
     return None
+
+
+def _returned_weights(checker: LayerChecker, sizes: Sizes) -> Finding | None:
+    """What is returned beside the output are the weights, or their logarithms, and not the scores."""
+    calls = checker.layer.inputs(sizes), checker.layer.inputs(sizes, seed=1)
+    returned, other = (checker.layer(*call).weights for call in calls)
+    if returned is None or other is None or not checker.differs(returned, other):
+        return None  # a table of positions does not depend on the input
+    if _has_sums_of_one(returned, sizes, checker.tolerance) or _has_sums_of_one(
+        returned.exp(), sizes, checker.tolerance
+    ):
+        return None
+    where = f"what is returned beside the output, of shape {tuple(returned.shape)}, does not sum to one over any axis"
+    return checker.finding("weights_not_normalised", where, calls[0])
+
+
+def _has_sums_of_one(weights: Tensor, sizes: Sizes, tolerance: float) -> bool:
+    """Whether the sums over some axis are 1, or 0 for a query from which all keys are hidden."""
+    finite = weights.nan_to_num()
+    sums = (finite.sum(dim=axis) for axis, size in enumerate(finite.shape) if size in sizes and size > 1)
+    return float(finite.min()) >= 0 and any(
+        bool(((each - 1).abs().minimum(each.abs()) < max(1e-4, tolerance)).all()) and bool(each.any()) for each in sums
+    )
 
 
 def _is_divided_later(inside: Inside, weights: Weights) -> bool:
