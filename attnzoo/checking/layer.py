@@ -231,6 +231,10 @@ class Layer:
             for name, part in named
             if _may_be_weights(part, sizes, self.is_self) and not any(word in name for word in OF_SCORES)
         ]
+        shapes = [tuple(part.shape) for _, part in named]
+        is_one = any(shape[:-1] == (sizes.rows, 1) and shape[-1] != sizes.keys for shape in shapes)
+        if not contexts and is_one and self.layout == "batch_first":  # a step of hidden[-1] runs time first, too
+            raise OneOutputError(f"one output for all of {sizes.queries} queries: it returned {shapes}")
         if not contexts and weights and not self.is_self:  # a layer that returns its weights alone
             weighted = weights[0]
             per_query = weighted.reshape(sizes.rows, -1, sizes.keys)
@@ -238,10 +242,6 @@ class Layer:
                 per_query = weighted.T.unsqueeze(1)
             return LayerOutput(per_query.to(key.dtype) @ key, weighted)
         if not contexts:
-            shapes = [tuple(part.shape) for _, part in named]
-            is_one = any(shape[:-1] == (sizes.rows, 1) and shape[-1] != sizes.keys for shape in shapes)
-            if is_one and self.layout == "batch_first":  # a step that takes hidden[-1] runs time first, too
-                raise OneOutputError(f"one output for all of {sizes.queries} queries: it returned {shapes}")
             raise ValueError(f"no output with an axis of {sizes.queries} queries: it returned {shapes}")
         others = [part for part in weights if part.data_ptr() != contexts[0].data_ptr() or part.ndim > 3]
         return LayerOutput(contexts[0], next(filter(_is_normalised, others), others[0]) if others else None)

@@ -115,9 +115,9 @@ class Additive(nn.Module):
 class OneHead(nn.Module):
     """Attention of one head to itself."""
 
-    def __init__(self, fault: str = "", causal: bool = False) -> None:
+    def __init__(self, fault: str = "", triangle: bool = False) -> None:
         super().__init__()
-        self.fault, self.causal = fault, causal
+        self.fault, self.triangle = fault, triangle
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class OneHead(nn.Module):
         if self.fault == "scores of query 0":
             q = q[:, :1]
         scores = (q @ k.mT / math.sqrt(WIDTH)).expand(-1, x.shape[1], -1)
-        if self.causal:
+        if self.triangle:
             scores = scores.masked_fill(torch.ones(x.shape[1], x.shape[1]).tril() == 0, float("-inf"))
         weights = scores.softmax(-1)
         if self.fault == "weights of query 0":
@@ -133,9 +133,9 @@ class OneHead(nn.Module):
         return weights @ v
 
 
-class CausalHead(OneHead):
+class TriangularHead(OneHead):
     def __init__(self, fault: str = "") -> None:
-        super().__init__(fault, causal=True)
+        super().__init__(fault, triangle=True)
 
 
 class OneHeadCross(nn.Module):
@@ -336,7 +336,7 @@ FAULTS = {
     **cases("query_ignored", CROSS, Cross, *OF_QUERIES),
     **cases("query_ignored", OWN, Own, *OF_QUERIES),
     **cases("query_ignored", OWN, OneHead, *OF_QUERIES),
-    **cases("query_ignored", OWN, CausalHead, *OF_QUERIES),
+    **cases("query_ignored", OWN, TriangularHead, *OF_QUERIES),
     **cases("query_ignored", CROSS, OneHeadCross, *OF_QUERIES, "mean of the queries"),
     **cases("real_positions_masked", "encoder", Encoder, "zeros", "ones", "last word", "outputs of zeros"),
     **cases("real_positions_masked", "encoder", Pooled, "first column", "last column"),
@@ -367,7 +367,7 @@ RIGHT: dict[str, Callable[[], Made]] = {
     "heads in a loop": lambda: ((HeadsInALoop(), OWN), {}),
     "additive attention": lambda: ((Additive(), CROSS), {}),
     "one head": lambda: ((OneHead(), OWN), {}),
-    "one causal head": lambda: ((CausalHead(), OWN), {}),
+    "one causal head": lambda: ((TriangularHead(), OWN), {}),
     "one head, to another sequence": lambda: ((OneHeadCross(), CROSS), {}),
     "torch's function": lambda: ((InvertedSdpa(), OWN), {**ATTEND}),
     "torch's function, alone": lambda: ((upright_function, CROSS), {**ATTEND}),

@@ -52,7 +52,7 @@ def test_a_decoder_block_as_self_attention_is_an_error() -> None:
 
 
 def test_a_causal_pattern_is_not_assumed_of_shared_weights() -> None:
-    (_, make) = FAULTS["CausalHead: weights of query 0"]
+    (_, make) = FAULTS["TriangularHead: weights of query 0"]
     (module, kind), options = make()
     assert "query_ignored" in attnzoo.check(module, kind, **options).not_checked["future"]
 
