@@ -12,8 +12,8 @@ from tokenizers import Regex, normalizers
 
 from attnzoo.cli import main
 from attnzoo.export import to_onnx
+from attnzoo.languages import dictionaries_among, dictionaries_of, script_of
 from attnzoo.pronunciation import Pronouncer, languages, phonemize, phonemizer
-from attnzoo.pronunciation.languages import dictionaries_among, dictionaries_of, script_of
 from tests.factory import refused
 from tests.pronunciation.odd_strings import ODD_STRINGS
 from tests.pronunciation.several_languages import SOUNDS, save_model_of_languages
