@@ -21,6 +21,6 @@ WIKIPRON = KnownData(
     source="[WikiPron](https://github.com/CUNY-CL/wikipron) ([Lee et al., 2020]"
     "(https://aclanthology.org/2020.lrec-1.521)), which has the pronunciations of Wiktionary "
     "(`python -m attnzoo.training.make_data.wikipron` makes the files)",
-    limits="Single words in IPA, with the conventions of Wiktionary, which differ between languages. A word begins with "
-    "the name of a dictionary, such as ⟦hun_latn⟧; `attnzoo.pronunciation` puts it there.",
+    limits="Single words in IPA, with the conventions of Wiktionary, which differ between languages. A word begins "
+    "with the name of a dictionary, such as ⟦hun_latn⟧; `attnzoo.pronunciation` puts it there.",
 )
