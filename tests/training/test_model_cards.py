@@ -124,7 +124,8 @@ def test_no_model_is_freer_than_its_data() -> None:
     licenses = {name: data.license for name, data in cards.items()}
     assert (licenses[SST2.name], cards[SST2.name].license_name) == ("other", "none-stated")
     assert {licenses[folder.name] for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K)} == {"other"}
-    assert {licenses[folder.name] for folder in (G2P, KOKORO, HETERONYMS, CAUSAL, MASKED)} == {"apache-2.0"}
+    assert {licenses[folder.name] for folder in (G2P, KOKORO, CAUSAL, MASKED)} == {"apache-2.0"}
+    assert licenses[HETERONYMS.name] == "cc-by-2.0"
     assert "comes without a licence" in (SST2 / "README.md").read_text(encoding="utf-8")
 
 
