@@ -20,7 +20,10 @@ from huggingface_hub import ModelCard
 from torch.nn.functional import normalize
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from attnzoo import SelfAttentiveConfig, SmallTransformerConfig
+from attnzoo import SelfAttentiveConfig, SmallTransformerConfig, model_path
+from attnzoo.languages import dictionaries_among
+from attnzoo.phonemes import known_phonemes
+from attnzoo.shipped_models import MULTILINGUAL
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(path.parent for path in (ROOT / "model_cards").glob("*/model.safetensors"))
@@ -66,6 +69,11 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(place).mkdir(parents=True)
         for split in ("train", "validation", "test"):
             Path(place, f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    Path("data/wikipron").mkdir()
+    dictionaries = dictionaries_among(known_phonemes(AutoTokenizer.from_pretrained(model_path(MULTILINGUAL))))
+    for split, word in {"train": "oka", "validation": "ka", "test": "aakooka"}.items():
+        rows = [{"word": f"⟦{name}⟧{word}", "pronunciation": "a"} for name in dictionaries]
+        Path("data/wikipron", f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     words = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvwxyzåäö", repeat=2)]
     for language, stress in (("it", "\u02c8"), ("sv", "")):
         package = tmp_path / "packages" / f"gruut_lang_{language}"
