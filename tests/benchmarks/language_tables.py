@@ -33,7 +33,15 @@ START, END = "<!-- written by python -m tests.benchmarks.language_tables -->", "
 METRICS = (WordErrorRate, PhonemeErrorRate)
 FIGURES = [f"{metric.key}{bound}" for metric in METRICS for bound in ("", "_low", "_high")]
 PEER_FIGURES = ["wer", "wer_low", "wer_high", "per"]
-COLUMNS = ["dictionary", "train_words", "test_words", *FIGURES, "marks", *(f"peer_{name}" for name in PEER_FIGURES)]
+COLUMNS = [
+    "dictionary",
+    "language",
+    "train_words",
+    "test_words",
+    *FIGURES,
+    "marks",
+    *(f"peer_{name}" for name in PEER_FIGURES),
+]
 SIZES = {"up to 1,000": 1000, "1,001 to 3,000": 3000, "3,001 to 10,000": 10000, "10,001 to 20,000": 20000}
 
 Row = dict[str, Any]
@@ -65,7 +73,7 @@ def measured(folder: Path) -> list[Row]:
     taught = [_dictionary(word) for word in task.splits["train"]["word"]]
     with PEERS.open(newline="", encoding="utf-8") as file:
         peers = {row["dictionary"]: row for row in csv.DictReader(file) if row["peer"] == PEER}
-    rows = []
+    iso639, rows = importlib.import_module("iso639"), []
     for name, of in sorted(found.items()):
         predictions, references = map(list, zip(*of, strict=True))
         figures = {
@@ -73,7 +81,8 @@ def measured(folder: Path) -> list[Row]:
         }
         wrong = [(one, listed) for one, listed in of if one not in listed]
         near = sum(_plain(one) in map(_plain, listed) for one, listed in wrong)
-        row = {"dictionary": name, "train_words": taught.count(name), "test_words": len(of)}
+        language = iso639.Lang(name.split("_")[0]).name.partition(" (")[0]
+        row = {"dictionary": name, "language": language, "train_words": taught.count(name), "test_words": len(of)}
         row |= {name: f"{figures[name]:.2f}" for name in FIGURES}
         row["marks"] = f"{100 * near / max(1, len(wrong)):.1f}"
         rows.append(row | {f"peer_{key}": peers[name][key] for key in PEER_FIGURES})
@@ -82,7 +91,6 @@ def measured(folder: Path) -> list[Row]:
 
 def tables(rows: list[Row]) -> str:
     """The tables of the page: all dictionaries, those of a size, those of a script, and each."""
-    iso639 = importlib.import_module("iso639")
 
     def summary(what: str, groups: dict[str, list[Row]]) -> str:
         header = [what, "dictionaries", "WER", "phonetisaurus", "lower WER than phonetisaurus"]
@@ -99,14 +107,14 @@ def tables(rows: list[Row]) -> str:
         return groups
 
     lower = dict(zip(SIZES, (0, *SIZES.values()), strict=False))
-    by_size = {name: [r for r in rows if lower[name] < r["train_words"] <= most] for name, most in SIZES.items()}
+    by_size = {name: [r for r in rows if lower[name] < int(r["train_words"]) <= most] for name, most in SIZES.items()}
     by_script = grouped(lambda row: str(row["dictionary"]).split("_")[1])
     by_script = dict(sorted(by_script.items(), key=lambda group: (-len(group[1]), group[0])))
     each = [
         [
-            iso639.Lang(row["dictionary"].split("_")[0]).name.partition(" (")[0],
+            row["language"],
             f"`{row['dictionary']}`",
-            f"{row['train_words']:,}",
+            f"{int(row['train_words']):,}",
             f"{row['wer']} ({row['wer_low']} to {row['wer_high']})",
             row["per"],
             row["marks"],

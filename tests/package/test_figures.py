@@ -5,6 +5,7 @@ metric. ``SAID`` has figures in sentences and in other rows. Figures of other pr
 file, have no source here; ``WITHOUT_SOURCE`` lists the tables that have only such figures.
 """
 
+import csv
 import json
 import re
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from attnzoo.training.studies.claims import command
 from attnzoo.training.studies.claims.frame import NAMES, load_claim
 
 from attnzoo import list_models, model_info
-from tests.benchmarks import older_figures
+from tests.benchmarks import language_tables, older_figures
 from tests.benchmarks.run import markdown
 
 ROOT = Path(__file__).parents[2]
@@ -150,6 +151,7 @@ COMPARED_BELOW = [
     ("docs/why_attention.md", ""),
     ("docs/claims_of_tutorials.md", "accuracy at 16 / 32 tokens"),
     ("docs/getting_started.md", "command"),
+    *(("docs/languages.md", first) for first in ("", "training words", "script", "language")),
     ("docs/sentences.md", "accuracy, test, %"),
     ("docs/speed.md", "threads"),
     ("docs/speed.md", "`attentional-rnn-g2p-cmudict`, beam 5"),
@@ -166,6 +168,13 @@ def test_the_table_of_speeds_is_printed_from_its_file() -> None:
 def test_the_table_of_translators_is_printed_from_its_file() -> None:
     rows = [split(line) for line in PAGES["docs/why_attention.md"].splitlines() if line.startswith("|")]
     assert [row for row in rows if not set(row) <= {"---"}] == why_attention.table(WHY)
+
+
+def test_the_tables_of_languages_are_printed_from_their_file() -> None:
+    with (ROOT / "docs" / "languages.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert language_tables.tables(rows) in PAGES["docs/languages.md"]
+    assert len(rows) == 147
 
 
 def test_the_table_of_recall_has_the_means_of_its_file() -> None:
