@@ -81,14 +81,14 @@ def check_apart(path: Path, name: str, assignment: Assignment) -> dict[str, Any]
             reader.join(timeout=5)  # a process that the code started may have left the group, and hold the pipe
     report = _report(b"".join(reports), token)
     if report is None:
-        report = {"findings": [_ended(process.returncode, too_long, assignment, _seconds_of_core() - before)]}
+        report = {"findings": [ended(process.returncode, too_long, assignment, _seconds_of_core() - before)]}
     if sum(map(len, printed)) > MOST_OUTPUT:
         where = f"more than {MOST_OUTPUT // 1_000_000} MB"
         report["findings"].append({"name": "prints_too_much", "property": "runs", "where": where})
     return {**report, "printed": b"".join(printed)[:KEPT_OUTPUT].decode("utf-8", "replace")}
 
 
-def _ended(code: int, too_long: bool, assignment: Assignment, used: float) -> dict[str, str]:
+def ended(code: int, too_long: bool, assignment: Assignment, used: float) -> dict[str, str]:
     """The finding for a process that ended without a report; ``used`` are its seconds of one core."""
     seconds = assignment.seconds
     if too_long:

@@ -75,11 +75,11 @@ BROKEN = {
     "has every name": ("def __getattr__(name): return 5", "cannot_be_called", "got int"),
     "writes a report": (REPORTING + "os._exit(0)", "ends_the_process", "with the code 0"),
     "closes all files": ("import os\nos.closerange(3, 100)\n" + RIGHT, "ends_the_process", "with the code 1"),
-    "loops for ever": ("while True: pass", "too_slow", "after 6 seconds of one core"),
+    "loops for ever": ("while True: pass", "too_slow", "it was ended after"),
     "ignores the limit": (
         "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
         "too_slow",
-        "after 6 seconds of one core",
+        "it was ended after",
     ),
     "all memory": ("import torch\nx = [torch.ones(2**26) for _ in range(100)]", "too_much_memory", "memory"),
 }

@@ -10,7 +10,7 @@ import pytest
 
 from attnzoo.grading import Assignment
 from attnzoo.grading.grades import grade
-from attnzoo.grading.isolation import KEPT_OUTPUT, check_apart
+from attnzoo.grading.isolation import KEPT_OUTPUT, check_apart, ended
 from tests.grading.submissions import BROKEN, FAULTY, PRINTING, REPORTING, RIGHT, STRANGE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the process has limits, which Windows lacks")
@@ -88,6 +88,22 @@ def test_code_that_waits_is_ended(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not any(b"1234.5" in command for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("code", "too_long", "used", "name", "words"),
+    [
+        (-9, True, 1.0, "too_slow", "after 24 seconds on the clock; it waits, or the machine was too busy"),
+        (-24, False, 6.0, "too_slow", "after 6 seconds of one core"),
+        (-9, False, 7.0, "too_slow", "after 6 seconds of one core"),
+        (-9, False, 1.0, "too_much_memory", "the system ended it"),
+        (0, False, 1.0, "ends_the_process", "with the code 0"),
+    ],
+)
+def test_the_limit_that_was_reached_is_named(code: int, too_long: bool, used: float, name: str, words: str) -> None:
+    finding = ended(code, too_long, Assignment(seconds=6), used)
+    assert finding["name"] == name
+    assert words in finding["where"]
 
 
 def test_megabytes_of_output_are_a_finding_beside_the_verdict(tmp_path: Path) -> None:
