@@ -118,7 +118,8 @@ class DecoderFunctions:
         try:
             return understand_model(subject, self.kind, mask, self.pad, self.vocabulary, batch_first=True)
         except CannotCallError as error:
-            raise CannotCallError(f"{first_line(error).partition('. Write')[0]}. {ADAPTER}") from error
+            what = first_line(error).partition(". Write")[0].replace(f" as kind={self.kind!r}", "")
+            raise CannotCallError(f"{what}. {ADAPTER}") from error
 
 
 def decoder_functions(
