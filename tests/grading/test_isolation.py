@@ -85,7 +85,9 @@ def test_code_that_waits_is_ended(tmp_path: Path) -> None:
     report = check_apart(written(tmp_path, source), "Attention", Assignment("self_attention", seconds=5))
     assert report["findings"][0]["name"] == "too_slow"
     assert "after 20 seconds on the clock" in report["findings"][0]["where"]
-    assert time.monotonic() - began < 60
+    assert (
+        time.monotonic() - began < 500
+    )  # of its 1000; the start of Python, which a busy machine delays, is not limited
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not any(b"1234.5" in command for command in commands)
 
