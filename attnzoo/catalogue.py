@@ -13,7 +13,8 @@ from types import UnionType
 from typing import Any
 
 CATALOGUE = Path(__file__).with_name("catalogue.json")
-COMMERCIAL = "commercial"  # in place of the name of a licence
+COMMERCIAL, NOT_COMMERCIAL = "commercial", "not-commercial"  # in place of the name of a licence
+MANY_LANGUAGES = 4  # and more are counted where there is no room for all
 
 
 def list_models(
@@ -34,7 +35,7 @@ def list_models(
             arXiv, or a name that ``from_paper`` knows.
         language: a code of ISO 639, such as "sv".
         license: the identifier of a licence, such as "MIT"; or "commercial" for all models that may be redistributed
-            and sold.
+            and sold, or "not-commercial" for all others.
         max_bytes: the size of the weights, at most.
 
     Raises:
@@ -110,7 +111,10 @@ def license_name(record: dict[str, Any]) -> str:
 
 def languages_of(model: dict[str, Any]) -> str:
     """The languages of a model, from its record; of a translator from which one it translates to which."""
-    return ("→" if model["task"] == "translation" else ",").join(model["languages"])
+    languages = model["languages"]
+    if len(languages) >= MANY_LANGUAGES:
+        return f"{len(languages)} languages"
+    return ("→" if model["task"] == "translation" else ",").join(languages)
 
 
 def first_figures(model: dict[str, Any]) -> list[str]:
@@ -144,8 +148,8 @@ def _catalogue() -> dict[str, Any]:
 
 
 def _licenses(model: dict[str, Any]) -> set[str]:
-    """The licence of a model, and "commercial" if it and those of all sources allow that."""
-    return {license_name(model)} | ({COMMERCIAL} if model["commercial"] else set())
+    """The licence of a model, and "commercial" if it and those of all sources allow that, else "not-commercial"."""
+    return {license_name(model), COMMERCIAL if model["commercial"] else NOT_COMMERCIAL}
 
 
 def _follows(model: dict[str, Any], paper: str, catalogue: dict[str, Any]) -> bool:

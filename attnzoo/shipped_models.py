@@ -8,6 +8,7 @@ from .installing import pip_install
 
 PRONUNCIATION = "attentional-rnn-g2p-cmudict"
 KOKORO = "attentional-rnn-g2p-kokoro"
+MULTILINGUAL = "attentional-rnn-g2p-multilingual"
 SUMMARIES = "attentional-rnn-debian-summaries"
 TRANSLATION = "attentional-rnn-tatoeba-en-de"
 SENTIMENT = "self-attentive-sst2"

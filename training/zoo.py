@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from attnzoo.catalogue import first_figures, license_name
+from attnzoo.catalogue import first_figures, languages_of, license_name
 from attnzoo.commands.parsers import command_parser
 from attnzoo.configuration_attentional_rnn import PAPERS as RNN_PAPERS
 from attnzoo.configuration_attentional_rnn import AttentionalRNNConfig
@@ -193,7 +193,7 @@ def overview(models: list[dict[str, Any]]) -> str:
         [
             f"[{_name(model)}](../{model['folder']}/README.md)",
             model["task"],
-            ", ".join(model["languages"]),
+            languages_of(model),
             f"{model['parameters']:,}",
             f"[{license_name(model)}]({model['license']['url']})" if model["license"] else license_name(model),
             "yes" if model["commercial"] else "no",

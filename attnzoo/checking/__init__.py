@@ -1,7 +1,7 @@
 """Checks of attention code: which properties fail, and the name of each fault."""
 
-from .checker import KINDS
+from .options import KINDS, OptionError
 from .report import FAULTS, Finding, Report
 from .subject import CannotCallError
 
-__all__ = ["FAULTS", "KINDS", "CannotCallError", "Finding", "Report"]
+__all__ = ["FAULTS", "KINDS", "CannotCallError", "Finding", "OptionError", "Report"]

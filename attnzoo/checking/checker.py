@@ -16,24 +16,12 @@ from .layer import hidden_keys
 from .mask_checks import check_loss, check_mask
 from .model import LENGTH, TARGET_LENGTH, understand_model
 from .model_checks import check_model
+from .options import LISTED, OptionError, check_options
 from .paper_check import check_beside
-from .paper_steps import PAPERS
 from .report import Finding, Report
-from .step_checks import check_steps, decoder_functions, functions_of_transformers
+from .step_checks import check_decoder, check_steps
+from .step_functions import decoder_functions, functions_of_transformers
 from .subject import CannotCallError, Subject
-
-KINDS = {
-    "attention": "(query, key, value, mask), (query, keys, mask) or a decoder block (x, memory, masks) -> output, or "
-    "(output, weights)",
-    "self_attention": "(x, mask) -> output, or (output, weights)",
-    "mask": "(ids), (lengths) or (size) -> mask",
-    "loss": "(logits, labels) or (logits, labels, mask) -> number",
-    "encoder": "(ids or vectors, mask or lengths) -> outputs, or (outputs, state)",
-    "decoder_step": "functions start, step, whole, reorder; or (token, hidden, encoder_outputs, mask)",
-    "language_model": "(ids, mask) -> logits",
-    "encoder_decoder": "(source, source_mask, target) -> logits",
-}
-LISTED = "\n".join(f"    {name!r}: {what}" for name, what in KINDS.items())
 
 
 def check(
@@ -91,30 +79,17 @@ def check(
         a report, true if nothing was found; ``print`` shows it
 
     Raises:
-        ValueError: an unknown kind or convention, or code that the check cannot call; the message shows an adapter
+        OptionError: an argument has a value that cannot be used
+        ValueError: code that the check cannot call; the message shows an adapter
         TypeError: ``module`` cannot be called
     """
     functions = {"start": start, "step": step, "whole": whole, "reorder": reorder}
-    if paper is not None and paper not in PAPERS:
-        raise ValueError(f"paper is one of {', '.join(PAPERS)}, got {paper!r}")
-    if paper is not None and kind not in (None, "attention", "decoder_step"):
-        raise ValueError(f"paper={paper!r} needs kind='attention', kind='decoder_step' or none, got {kind!r}")
-    if paper is None and (call is not None or parameters is not None):
-        raise ValueError("call and parameters tell how to compare with a paper; pass paper=..., too")
-    if kind is None and paper is None:
-        kind = "decoder_step" if step is not None else kind_of(module)
-    if kind is not None and kind not in KINDS:
-        raise ValueError(f"unknown kind {kind!r}; choose one of\n{LISTED}")
-    if mask not in (None, "attend", "ignore", "additive"):
-        raise ValueError(f"mask is 'attend', 'ignore' or 'additive', got {mask!r}")
-    if module is None and step is None:
-        raise TypeError("check needs a module or a function; for kind='decoder_step' pass at least step=...")
     options = {
         "causal": causal,
         "mask": mask,
         "scale": scale,
         "num_heads": num_heads,
-        "width": width,
+        "width": tuple(width) if isinstance(width, list) else width,  # YAML has lists
         "vocab_size": vocab_size,
         "pad": pad,
         "batch_first": batch_first,
@@ -122,6 +97,11 @@ def check(
         "call": call,
         "parameters": parameters,
     }
+    check_options(kind, options, functions)
+    if kind is None and paper is None:
+        kind = "decoder_step" if step is not None else kind_of(module)
+    if module is None and step is None:
+        raise TypeError("check needs a module or a function; for kind='decoder_step' pass at least step=...")
     error: Exception | None = None
     for dtype in (torch.float64, torch.float32):  # code with constants in float32 cannot run in float64
         try:
@@ -141,7 +121,7 @@ def kind_of(module: Any) -> str:
     """The kind of a module of torch or a model of Transformers.
 
     Raises:
-        ValueError: it is neither.
+        OptionError: it is neither.
     """
     if isinstance(module, nn.MultiheadAttention) or module is nn.functional.scaled_dot_product_attention:
         return "attention"
@@ -157,7 +137,7 @@ def kind_of(module: Any) -> str:
         pattern = getattr(config, "attention_pattern", None)
         is_causal = "CausalLM" in name or "LMHead" in name or pattern == "causal"
         return "language_model" if is_causal or getattr(config, "is_decoder", False) else "encoder"
-    raise ValueError(f"state the kind of {type(module).__name__}: attnzoo.check(module, kind=...), one of\n{LISTED}")
+    raise OptionError(f"state the kind of {type(module).__name__}: attnzoo.check(module, kind=...), one of\n{LISTED}")
 
 
 def _check(
@@ -258,7 +238,8 @@ def _check_model(report: Report, subject: Subject, kind: str, options: dict[str,
         elif "dropout_in_eval" in report.names or "future_leaked" in report.names:
             report.skip("steps", f"cannot be judged until {report.names[0]} is repaired")
         else:
-            check_steps(report, functions_of_transformers(target, model.vocabulary))
+            decoder = functions_of_transformers(target, model.vocabulary, model.pad)
+            check_steps(report, decoder, decoder.ways("attend"))
 
 
 def _check_decoder_step(
@@ -269,14 +250,12 @@ def _check_decoder_step(
         if names & {"encoder_outputs", "encoder_output", "enc_outputs", "memory", "enc_out"}:
             return _check_classic(module, dtype, options)
     own = Subject(module, dtype).target if isinstance(module, nn.Module) else module
-    decoder = decoder_functions(own, functions, options["vocab_size"], dtype)
-    report = Report(type(module).__name__ if module is not None else decoder.step.name, "decoder_step")
-    report.assumed.append(f"ids below {decoder.vocabulary}")
-    subjects = [each for each in (decoder.step, decoder.start, decoder.whole, decoder.reorder) if each is not None]
+    decoder = decoder_functions(own, functions, options["vocab_size"], options["pad"], dtype)
+    report = Report(type(module).__name__ if module is not None else decoder.subjects[0].name, "decoder_step")
     with ExitStack() as stack:
-        for subject in subjects:
+        for subject in decoder.subjects:
             stack.enter_context(subject.ready())
-        check_steps(report, decoder)
+        check_decoder(report, decoder, options["mask"], options["causal"] is not False)
     return report
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from .classic_decoder import KEYS, STATES, TOKENS
 from .layer import NAMES, MaskForm, Sizes, hidden_keys, mask_forms
+from .options import OptionError
 from .subject import TOLERANCE, CannotCallError, Subject, first_line, parts_of
 from .tracing import Trace
 
@@ -62,7 +63,7 @@ def call_of(subject: Subject, told: str | None) -> Call:
     """The call that was told, or the one that the signature suggests.
 
     Raises:
-        ValueError: the line cannot be read.
+        OptionError: the line cannot be read.
         CannotCallError: an argument has no known role.
     """
     if told is not None:
@@ -94,7 +95,7 @@ def _parsed(told: str) -> Call:
         called = ast.parse(f"f({left})", mode="eval").body
         returned = ast.parse(f"f({right})", mode="eval").body
     except SyntaxError as error:
-        raise ValueError(f"call={told!r} cannot be read; write {EXAMPLE}") from error
+        raise OptionError(f"call={told!r} cannot be read; write {EXAMPLE}") from error
     assert isinstance(called, ast.Call)
     assert isinstance(returned, ast.Call)
 
@@ -104,7 +105,7 @@ def _parsed(told: str) -> Call:
         name = getattr(node, "id", "").lower()
         found = next((each for each, names in INPUTS.items() if name == each or name in names), None)
         if found is None:
-            raise ValueError(
+            raise OptionError(
                 f"{ast.unparse(node)!r} in call={told!r} is no input; an input is one of {', '.join(INPUTS)}"
             )
         return found
@@ -112,7 +113,7 @@ def _parsed(told: str) -> Call:
     outputs = [name for node in returned.args for name in _names(node)]
     wrong = [name for name in outputs if name not in OUTPUTS and name != "_"]
     if wrong:
-        raise ValueError(f"{wrong[0]!r} in call={told!r} is no output; an output is one of {', '.join(OUTPUTS)} or _")
+        raise OptionError(f"{wrong[0]!r} in call={told!r} is no output; an output is one of {', '.join(OUTPUTS)} or _")
     arguments = [role(node) for node in called.args] + [role(each.value) for each in called.keywords]
     names = [*(None for _ in called.args), *(each.arg for each in called.keywords)]
     return Call(arguments, names, [OUTPUTS.get(name, "_") for name in outputs] if arrow else None)
@@ -200,7 +201,7 @@ def _widths(subject: Subject, call: Call, width: int | tuple[int, ...] | None) -
     if width is not None:
         given = (width,) * len(roles) if isinstance(width, int) else width
         if len(given) != len(roles):
-            raise ValueError(f"width={width!r} must have one width for each of {', '.join(roles)}")
+            raise OptionError(f"width={width!r} must have one width for each of {', '.join(roles)}")
         yield {WIDTHS[role]: size for role, size in zip(roles, given, strict=True)}
         return
     shapes = [parameter.shape for module in subject.modules for parameter in module.parameters()]

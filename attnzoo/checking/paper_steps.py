@@ -379,19 +379,22 @@ def readout_part(paper: str) -> Part:
 
 
 def output_part(paper: str) -> Part:
-    """The logits, or the logarithms of the probabilities, or the probabilities."""
+    """The logits, or the logarithms of the probabilities; probabilities in their place are a fault."""
     name = "W_o" if paper.startswith("bahdanau") else "W_s"
     grid = Grid(((name,),), ("K",), ("R",))
 
-    def form(change: Callable[[Tensor], Tensor], text: str) -> Form:
-        return Form([grid], lambda blocks, known: {"logits": change(known["readout"] @ blocks[name].T)}, "logits", text)
+    def form(change: Callable[[Tensor], Tensor], text: str, fault: str = "") -> Form:
+        def compute(blocks: Values, known: Values) -> dict[str, Tensor]:
+            return {"logits": change(known["readout"] @ blocks[name].T)}
+
+        return Form([grid], compute, "logits", text, fault)
 
     return Part(
         ("logits",),
         [
             form(lambda logits: logits, ""),
             form(lambda logits: functional.log_softmax(logits, dim=-1), "the logits are logarithms of probabilities"),
-            form(lambda logits: functional.softmax(logits, dim=-1), "the logits are probabilities"),
+            form(lambda logits: functional.softmax(logits, dim=-1), "the logits are probabilities", "logits"),
         ],
     )
 

@@ -1,286 +1,259 @@
-"""The properties of a decoder that works step by step: teacher forcing, reordered beams, no state changed in place.
+"""The properties of a decoder that works step by step.
+
+They are those of a whole model, step by step and by teacher forcing; the influence of the source; the same logits both
+ways; the reordering of beams; a state that is not changed in place.
 
 Dimensions: B batch, T target length, S source length, V vocabulary.
 """
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import Cache
 
-from ..cache_names import CACHE, cache_argument
+from .model import Model
+from .model_checks import check_model
 from .report import Finding, Report
-from .subject import DEEP_TOLERANCE, CannotCallError, Subject, first_line, largest_difference, parts_of, tensors_of
+from .step_functions import DecoderFunctions
+from .subject import DEEP_TOLERANCE, largest_difference, tensors_of
+from .tracing import Trace
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 5, 4
-ADAPTER = """A decoder is checked by functions:
-    start(source, source_mask) -> state       (B, S), (B, S); for a language model start() or start(rows)
-    step(tokens, state) -> (logits, state)    (B,) -> (B, V)
-    whole(source, source_mask, target)        -> logits (B, T, V); for a language model whole(target)
-    reorder(state, rows) -> state             row i of the new state is row rows[i] of the old one
-    attnzoo.check(kind='decoder_step', start=start, step=step, whole=whole, reorder=reorder, vocab_size=...)"""
+DRAWS = 4  # of words and weights; one that never has an influence has none
+OF_MODEL = ("dropout in eval mode", "softmax axis", "batch", "padding", "future", "real positions")
+Inputs = tuple[Tensor, Tensor | None, Tensor | None]
 
 
-@dataclass
-class DecoderFunctions:
-    """The functions of a decoder. Each is called with the arguments that it takes."""
-
-    step: Subject
-    vocabulary: int
-    start: Subject | None = None
-    whole: Subject | None = None
-    reorder: Subject | None = None
-    column: bool = False  # tokens as (B, 1)
-
-    def ids(self, rows: int, length: int, seed: int = 0) -> Tensor:
-        """Ids without special tokens."""
-        generator = torch.Generator().manual_seed(seed)
-        return torch.randint(min(3, self.vocabulary - 2), self.vocabulary, (rows, length), generator=generator)
-
-    def source(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Ids, the same in every row as the beams of a search have them, and their mask."""
-        ids = self.ids(1, SOURCE_LENGTH, seed=5).expand(rows, -1).contiguous()
-        return ids, torch.ones(rows, SOURCE_LENGTH, dtype=torch.long)
-
-    def begin(self, rows: int = ROWS) -> Any:
-        """The state before the first token."""
-        if self.start is None:
-            return None
-        needed = self.start.required
-        if len(needed) == 1 and needed[0].lower() in ("rows", "batch", "batch_size", "bsz", "n"):
-            return self.start(rows)
-        return self.start(*self.source(rows)[: len(needed)])
-
-    def next(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Logits (B, V) and the next state."""
-        tokens = tokens[:, None] if self.column else tokens
-        result = _call(self.step, tokens, state, ("state", "hidden", "cache", "past"))
-        logits, new = parts_of(result)[:2]
-        if logits.ndim == 3:
-            logits = logits[:, -1] if logits.shape[0] == len(tokens) else logits[-1]
-        return logits, new
-
-    def forced(self, target: Tensor) -> Tensor:
-        """Logits (B, T, V) of the whole target."""
-        assert self.whole is not None
-        result = self.whole(*self.source(len(target))[: len(self.whole.required) - 1], target)
-        logits: Tensor = result[0] if isinstance(result, tuple | list) else getattr(result, "logits", result)
-        return logits
-
-    def run(self, target: Tensor, state: Any) -> tuple[list[Tensor], Any]:
-        """The logits of every step over a target, and the last state."""
-        found = []
-        for position in range(target.shape[1]):
-            logits, state = self.next(target[:, position], state)
-            found.append(logits)
-        return found, state
-
-
-def _call(function: Subject, first: Any, second: Any, names_of_second: tuple[str, ...]) -> Any:
-    """Call a function of two arguments; the second comes first if the name of its first has one of these words."""
-    name = next(iter(function.signature), "").lower()
-    is_swapped = any(word in name for word in names_of_second)
-    return function(*((second, first) if is_swapped else (first, second)))
-
-
-def decoder_functions(
-    target: Any, functions: dict[str, Callable[..., Any] | None], vocab_size: int | None, dtype: torch.dtype
-) -> DecoderFunctions:
-    """The functions of a decoder: those passed, or methods of ``target`` with the usual names.
+def check_decoder(report: Report, decoder: DecoderFunctions, mask: str | None, causal: bool) -> None:
+    """Check a decoder of functions.
 
     Raises:
-        CannotCallError: no function for a step is given.
+        CannotCallError: it cannot be called.
     """
-    usual = {
-        "start": ("start", "init_state", "begin", "initial_state"),
-        "step": ("step", "forward_step", "decode_step"),
-        "whole": ("whole", "teacher_forcing", "forward"),
-        "reorder": ("reorder", "reorder_state", "reorder_cache", "_reorder_cache"),
-    }
-    found: dict[str, Any] = {}
-    for role, names in usual.items():
-        method = next((getattr(target, name) for name in names if hasattr(target, name)), None)
-        if getattr(method, "__func__", None) is nn.Module.forward:  # a module without forward
-            method = None
-        found[role] = functions.get(role) or (method if callable(method) else None)
-    if found["step"] is None:
-        raise CannotCallError(f"kind='decoder_step' needs a function step. {ADAPTER}")
-    subjects = {role: Subject(function, dtype) for role, function in found.items() if function is not None}
-    size = vocab_size
-    for subject in subjects.values():
-        tables = [part.num_embeddings for part in subject.parts if isinstance(part, nn.Embedding)]
-        size = size or min(tables, default=None)
-    return DecoderFunctions(**subjects, vocabulary=size or 11)  # type: ignore[arg-type]
+    ways = decoder.ways(mask)
+    stepped = ways["step by step"]
+    if not _check_finite(report, ways):
+        return
+    _check_ways(report, ways, decoder.pad is not None, causal)
+    if decoder.kind == "language_model":
+        report.skip("padding", "start takes no source")
+        report.skip("real positions", "start takes no source")
+    elif not stepped.knows_padding and decoder.pad is None:
+        report.skip("padding", "start takes neither a mask nor lengths; if it finds padding by its id, pass pad=...")
+    _check_words(report, stepped, _is_hidden(report, ways))
+    check_steps(report, decoder, ways)
 
 
-def check_steps(report: Report, decoder: DecoderFunctions) -> None:
-    """Check a decoder that works step by step.
+def check_steps(report: Report, decoder: DecoderFunctions, ways: dict[str, Model]) -> None:
+    """Check the state, its reordering, and that both ways give the same logits."""
+    blind = _blinding(report)
+    is_random = "dropout_in_eval" in report.names and _is_random(ways)
+    reason = f"cannot be judged until {'dropout_in_eval' if is_random else blind} is repaired"
+    if is_random:
+        report.skip("state left as it was", reason)
+    is_padded = _is_hidden(report, ways)
+    mode = Trace(without_dropout=True) if "dropout_in_eval" in report.names else nullcontext()
+    with torch.no_grad(), mode:
+        in_place = not is_random and _check_in_place(report, decoder, ways["step by step"])
+        if decoder.whole is None:
+            report.skip("step equals teacher forcing", "pass the function whole to check it")
+            report.skip("future", "pass the function whole to check it")
+        elif is_random or blind:
+            report.skip("step equals teacher forcing", reason)
+        elif "future_leaked" in report.names:
+            report.skip("step equals teacher forcing", "cannot be judged until future_leaked is repaired")
+        elif in_place:
+            report.skip("step equals teacher forcing", "cannot be judged until cache_changed_in_place is repaired")
+        else:
+            _check_whole(report, ways, is_padded)
+        if decoder.reorder is None:
+            report.skip("beams", "pass the function reorder to check it")
+        elif is_random or blind:
+            report.skip("beams", reason)
+        else:
+            _check_reorder(report, decoder, ways["step by step"], is_padded)
 
-    Raises:
-        CannotCallError: a step cannot be called.
+
+def _inputs(model: Model, rows: int, length: int, is_padded: bool = False, seed: int = 0, same: int = 1) -> Inputs:
+    """A source, its real words, and a target, of which ``same`` rows each have the same source, as beams have it; of a
+    language model, the target in place of a source.
     """
-    target = decoder.ids(ROWS, LENGTH)
-    try:
-        _first_step(decoder, target)
-    except Exception as error:
-        raise CannotCallError(f"a step raises {first_line(error)}. {ADAPTER}") from error
-    _check_dropout(report, decoder, target)
-    in_place = _check_in_place(report, decoder)
-    if decoder.whole is None:
-        for check in ("step equals teacher forcing", "future"):
-            report.skip(check, "pass the function whole to check it")
-    elif in_place and isinstance(decoder.begin(), dict | list):
-        for check in ("step equals teacher forcing", "future"):
-            report.skip(check, "cannot be judged until cache_changed_in_place is repaired")
-    else:
-        _check_whole(report, decoder)
-    if decoder.reorder is None:
-        report.skip("beams", "pass the function reorder to check it")
-    else:
-        _check_reorder(report, decoder)
+    if model.kind == "language_model":
+        return model.draw(rows, length, seed), None, None
+    number = -(-rows // same)
+    source = model.draw(number, SOURCE_LENGTH, seed + 5)
+    lengths = SOURCE_LENGTH - torch.arange(number) % 3 * is_padded
+    real = torch.arange(SOURCE_LENGTH) < lengths[:, None]
+    source, real = (part.repeat_interleave(same, dim=0)[:rows] for part in (model.padded(source, real), real))
+    return source, real, model.draw(rows, length, seed)
 
 
-def _first_step(decoder: DecoderFunctions, target: Tensor) -> None:
-    try:
-        logits, _ = decoder.next(target[:, 0], decoder.begin())
-    except Exception:
-        decoder.column = True
-        logits, _ = decoder.next(target[:, 0], decoder.begin())
-    if logits.shape[0] != ROWS:
-        raise ValueError(f"the logits of a step have shape {tuple(logits.shape)}")
+def _given(model: Model, inputs: Inputs) -> dict[str, Tensor]:
+    return {name: part for name, part in model.arguments(*inputs).items() if isinstance(part, Tensor)}
 
 
-def _check_dropout(report: Report, decoder: DecoderFunctions, target: Tensor) -> None:
-    def step(seed: int) -> Tensor:
-        decoder.step.seed = seed
-        _, state = decoder.next(target[:, 0], decoder.begin())
-        return decoder.next(target[:, 1], state)[0]
-
-    first = step(1)
-    differs = any(largest_difference(first, step(seed)) > DEEP_TOLERANCE for seed in range(2, 6))
-    decoder.step.seed = 0
-    if differs:
-        where = "the same step with other random numbers gives other logits in eval mode"
-        report.add(Finding("dropout_in_eval", where, {"tokens": target[:, 0]}))
-        for subject in (decoder.step, decoder.start, decoder.whole):
-            if subject is not None:
-                subject.without_dropout = True
-    report.done("dropout in eval mode")
+def _begin(decoder: DecoderFunctions, model: Model, inputs: Inputs) -> Any:
+    """The state before the first token."""
+    given = model.arguments(*inputs) if decoder.kind == "encoder_decoder" else {}
+    return decoder.begin(len(inputs[0]), **given)
 
 
-def _check_in_place(report: Report, decoder: DecoderFunctions) -> bool:
+def _is_hidden(report: Report, ways: dict[str, Model]) -> bool:
+    """Whether all ways know of padding, and hide it."""
+    is_known = all(model.knows_padding for model in ways.values())
+    return is_known and not any(finding.broken == "padding" for finding in report.findings)
+
+
+def _blinding(report: Report) -> str:
+    """The name of a finding that makes results differ in many ways, or ""."""
+    return next((name for name in ("batch_mixed", "softmax_wrong_axis") if name in report.names), "")
+
+
+def _is_random(ways: dict[str, Model]) -> bool:
+    """Whether a result depends on random numbers although dropout is off."""
+    found = ([model.main(*_inputs(model, ROWS, LENGTH), seed=seed) for seed in (1, 2)] for model in ways.values())
+    return any(largest_difference(*pair) > DEEP_TOLERANCE for pair in found)
+
+
+def _check_finite(report: Report, ways: dict[str, Model]) -> bool:
+    report.done("finite output")
+    for way, model in ways.items():
+        inputs = _inputs(model, ROWS, LENGTH)
+        if not bool(torch.isfinite(model.main(*inputs)).all()):
+            report.add(Finding("not_finite", f"{way}, for random input without padding", _given(model, inputs)))
+            for check in (*OF_MODEL, "state left as it was", "step equals teacher forcing", "beams"):
+                report.skip(check, "cannot be judged until not_finite is repaired")
+            return False
+    return True
+
+
+def _check_ways(report: Report, ways: dict[str, Model], knows_id: bool, causal: bool) -> None:
+    """The properties of a whole model. One is checked if it could be judged in every way."""
+    parts = {way: Report(report.subject, report.kind) for way in ways}
+    for way, model in ways.items():
+        check_model(parts[way], model, causal and way == "by teacher forcing")
+        for finding in parts[way].findings:
+            if finding.broken != "padding" or model.knows_padding or knows_id:
+                report.add(replace(finding, where=f"{way}: {finding.where}"))
+    report.assumed += parts["step by step"].assumed
+    parts["step by step"].not_checked.pop("future")  # a step knows no later token
+    for part in parts.values():
+        for check, reason in part.not_checked.items():
+            report.skip(check, reason)
+    for way, part in parts.items():
+        for check in part.checked:
+            is_known = check != "padding" or ways[way].knows_padding or knows_id
+            if is_known and check not in report.not_checked:
+                report.done(check)
+
+
+def _check_words(report: Report, model: Model, is_padded: bool) -> None:
+    """Every word of the source has an influence."""
+    if model.kind == "language_model":
+        return
+    blind = _blinding(report)
+    if blind:
+        return report.skip("real positions", f"cannot be judged until {blind} is repaired")
+    for length, padding in ((1, 0), (2, 0), (3, 0), *(((2, 2),) if is_padded else ())):
+        for position in range(length):
+            calls = [_with_other_word(model, length, padding, position, seed) for seed in range(DRAWS)]
+            try:
+                pairs = [(model.main(*first)[0], model.main(*second)[0]) for first, second in calls]
+            except Exception:  # a source that is too short for it
+                break
+            report.done("real positions")
+            if all(largest_difference(*pair) < 1e-12 for pair in pairs):
+                padded = f" with {padding} of padding" if padding else ""
+                where = f"word {position} of a source of {length}{padded} has no influence on the logits"
+                given = [_given(model, call) for call in calls[0]]
+                report.add(Finding("real_positions_masked", where, *given))
+                return None
+    report.skip("real positions", "it takes no source of fewer than 4 words")
+    return None
+
+
+def _with_other_word(model: Model, length: int, padding: int, position: int, seed: int) -> tuple[Inputs, Inputs]:
+    """A call whose first row has this length, and the same with another word at a position of it."""
+    source, target = model.draw(2, length + padding, 10 + seed), model.draw(2, LENGTH, 20 + seed)
+    real = torch.arange(length + padding) < torch.tensor([length, length + padding])[:, None]
+    first = model.padded(source, real)
+    second, words = first.clone(), model.draw(1, 20, 30 + seed)[0]
+    others = words[words != first[0, position]]
+    second[0, position] = others[0] if len(others) else first[0, position]
+    return (first, real, target), (second, real, target)
+
+
+def _check_in_place(report: Report, decoder: DecoderFunctions, model: Model) -> bool:
     """A step must not change the state that it received: the tensors must stay, and a second step from it must give the
-    same result.
+    same result. Return whether it changes a container, so that later steps from it differ.
 
     A cache of Transformers grows by design; of it only the tensors are compared.
     """
-    found = None
+    report.done("state left as it was")
     for length in range(LENGTH - 1):
-        target = decoder.ids(2, length + 1)
-        _, state = decoder.run(target[:, :length], decoder.begin(2))
+        inputs = _inputs(model, 2, length + 1)
+        target = inputs[0] if inputs[2] is None else inputs[2]
+        tokens = target[:, length]
+        _, state = decoder.run(target[:, :length], _begin(decoder, model, inputs))
         if state is None:
             continue
         held = tensors_of(state)
         before = [part.clone() for part in held]
         grows = any(isinstance(part, Cache) for part in (state, *(state if isinstance(state, tuple | list) else ())))
         grows = grows or (isinstance(state, dict) and any(isinstance(part, Cache) for part in state.values()))
-        first, _ = decoder.next(target[:, length], copy.deepcopy(state))
-        given = {"tokens": target[:, length], **{f"state {i}": part for i, part in enumerate(before)}}
+        first, _ = decoder.next(tokens, copy.deepcopy(state))
         once = copy.deepcopy(state) if grows else state
         held = tensors_of(once) if grows else held
-        decoder.next(target[:, length], once)
+        decoder.next(tokens, once)
         changed = [i for i, (old, new) in enumerate(zip(before, held, strict=True)) if not torch.equal(old, new)]
+        where = ""
         if changed:
-            found = Finding("cache_changed_in_place", f"tensor {changed[0]} of the state, at step {length}", given)
-        elif not grows:
-            second, _ = decoder.next(target[:, length], state)
-            if largest_difference(first, second) > DEEP_TOLERANCE:
-                where = f"the same step from the same state gives other logits the second time, at step {length}"
-                found = Finding("cache_changed_in_place", where, given)
-        if found is not None:
-            report.add(found)
-            break
-    report.done("state left as it was")
-    return found is not None
+            where = f"tensor {changed[0]} of the state, at step {length}"
+        elif not grows and largest_difference(first, decoder.next(tokens, state)[0]) > DEEP_TOLERANCE:
+            where = f"the same step from the same state gives other logits the second time, at step {length}"
+        if where:
+            given = {"tokens": tokens, **{f"state {i}": part for i, part in enumerate(before)}}
+            report.add(Finding("cache_changed_in_place", where, given))
+            return isinstance(state, dict | list)
+    return False
 
 
-def _check_whole(report: Report, decoder: DecoderFunctions) -> None:
-    for rows, length in ((1, 1), (1, 2), (1, 3), (2, 2), (ROWS, LENGTH)):
-        target = decoder.ids(rows, length)
-        whole = decoder.forced(target)
-        for position in range(1, length):
-            other = target.clone()
-            other[:, position:] = decoder.ids(rows, length, seed=3)[:, position:]
-            after = decoder.forced(other)
-            if largest_difference(whole[:, :position], after[:, :position]) > DEEP_TOLERANCE:
-                where = f"by teacher forcing the logits before position {position} change with the target from there"
-                report.add(Finding("future_leaked", where, {"target": target}, {"target": other}))
-                report.done("future")
-                report.skip("step equals teacher forcing", "cannot be judged until future_leaked is repaired")
-                return
-        single, _ = decoder.run(target, decoder.begin(rows))
-        for position, logits in enumerate(single):
-            if largest_difference(logits, whole[:, position]) > DEEP_TOLERANCE:
-                where = f"the logits of position {position} of {length}"
-                report.add(Finding("step_differs", where, {"target": target}))
-                report.done("step equals teacher forcing")
-                report.done("future")
-                return
-    report.done("future")
+def _check_whole(report: Report, ways: dict[str, Model], is_padded: bool) -> None:
+    """Both ways give the same logits, for sources with and without padding."""
     report.done("step equals teacher forcing")
+    for rows, length in ((1, 1), (1, 2), (1, 3), (2, 2), (ROWS, LENGTH)):
+        for with_padding in (False, True) if is_padded and rows > 1 else (False,):
+            calls = {way: _inputs(model, rows, length, with_padding) for way, model in ways.items()}
+            step, whole = (ways[way].main(*inputs) for way, inputs in calls.items())
+            for position in range(length):
+                if largest_difference(step[:, position], whole[:, position]) > DEEP_TOLERANCE:
+                    where = f"the logits of position {position} of {length}" + ", with padding" * with_padding
+                    given = _given(ways["step by step"], calls["step by step"])
+                    report.add(Finding("step_differs", where, given))
+                    return
 
 
-def _check_reorder(report: Report, decoder: DecoderFunctions) -> None:
+def _check_reorder(report: Report, decoder: DecoderFunctions, model: Model, is_padded: bool) -> None:
+    """After a reorder, every row continues its new prefix; the beams of a sentence have the same source."""
     assert decoder.reorder is not None
-    for rows, order in ((2, [1, 0]), (2, [1, 1]), (3, [2, 0, 0])):
+    report.done("beams")
+    for beams, order in ((2, [1, 0]), (2, [1, 1]), (3, [2, 0, 0]), (2, [1, 0, 2, 3]), (2, [1, 1, 3, 2])):
         index = torch.tensor(order)
         for length in (1, 2, 3):
-            prefix, after = decoder.ids(rows, length), decoder.ids(rows, 2, seed=2)
-            _, state = decoder.run(prefix, decoder.begin(rows))
-            made = _call(decoder.reorder, state, index, ("order", "row", "idx", "index", "beam"))
-            state = state if made is None else made
-            continued, _ = decoder.run(after, state)
-            expected, _ = decoder.run(torch.cat([prefix[index], after], dim=1), decoder.begin(rows))
-            for position, logits in enumerate(continued):
-                if largest_difference(logits, expected[length + position]) > DEEP_TOLERANCE:
-                    where = f"after {length} tokens and the order {order}, the logits of step {length + position}"
-                    report.add(Finding("beam_not_reordered", where, {"prefix": prefix, "order": index, "after": after}))
-                    report.done("beams")
+            inputs = _inputs(model, len(order), length + 2, is_padded, same=beams)
+            target = inputs[0] if inputs[2] is None else inputs[2]
+            prefix, after = target[:, :length], target[:, length:]
+            _, state = decoder.run(prefix, _begin(decoder, model, inputs))
+            made = decoder.reorder(state, index)
+            continued, _ = decoder.run(after, state if made is None else made)
+            expected, _ = decoder.run(torch.cat([prefix[index], after], dim=1), _begin(decoder, model, inputs))
+            for position, logits in enumerate(continued, start=length):
+                if largest_difference(logits, expected[position]) > DEEP_TOLERANCE:
+                    where = f"after {length} tokens and the order {order}, the logits of step {position}"
+                    given = {"prefix": prefix, "order": index, "after": after}
+                    report.add(Finding("beam_not_reordered", where, given))
                     return
-    report.done("beams")
-
-
-def functions_of_transformers(model: Any, vocabulary: int) -> DecoderFunctions:
-    """The steps of a Hugging Face model that has a cache."""
-    is_pair = bool(model.config.is_encoder_decoder)
-    name = "decoder_input_ids" if is_pair else "input_ids"
-    past = cache_argument(model.forward) or CACHE
-
-    def start(source: Tensor, mask: Tensor) -> Any:
-        if not is_pair:
-            return {}
-        return {"encoder_outputs": model.get_encoder()(input_ids=source, attention_mask=mask), "attention_mask": mask}
-
-    def step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        outputs = model(**{name: tokens[:, None]}, **state, use_cache=True)
-        return outputs.logits[:, -1], {**state, past: outputs.get(CACHE)}
-
-    def forced(source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        inputs = {"input_ids": source, "attention_mask": mask, name: target} if is_pair else {name: target}
-        logits: Tensor = model(**inputs).logits
-        return logits
-
-    def reorder(state: Any, rows: Tensor) -> Any:
-        cache = copy.deepcopy(state[past])
-        cache.reorder_cache(rows)
-        return {**state, past: cache}
-
-    parts = [Subject(function, model.dtype) for function in (step, start, forced, reorder)]
-    for part in parts:
-        part.modules = [model]
-    of_step, *of_others = parts
-    return DecoderFunctions(of_step, vocabulary, *of_others)  # type: ignore[arg-type]

@@ -24,6 +24,8 @@ def main(arguments: list[str]) -> None:
         raise ValueError(f"give a file and a name in it, such as attention.py:Attention, got {options.code!r}")
     if options.format == AUTOGRADER and options.output is None:
         raise ValueError(f"--format {AUTOGRADER} needs a file to write, such as --output autograder.zip")
+    if options.output is not None and (options.output.is_dir() or not options.output.parent.is_dir()):
+        raise ValueError(f"--output {str(options.output)!r} must be a file in a folder that exists")
     path = Path(place)
     given = {each: getattr(options, each) for each in ("kind", "hints", "seconds", "megabytes")}
     assignment = read_assignment(options.assignment, **given)

@@ -56,7 +56,7 @@ def list_parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", help="a task, such as translation or grapheme-to-phoneme")
     parser.add_argument("--paper", help="a paper that the model follows, such as luong2015, or a part of its title")
     parser.add_argument("--language", help="a code of ISO 639, such as sv")
-    allowed = "a licence, such as MIT; or commercial: all models that may be redistributed and sold"
+    allowed = "a licence, such as MIT; or commercial: all models that may be redistributed and sold; or not-commercial"
     parser.add_argument("--license", help=allowed)
     size = "the size of the weights, at most, such as 3.4e6 for 3.4 MB"
     parser.add_argument("--max-bytes", type=float, metavar="BYTES", help=size)

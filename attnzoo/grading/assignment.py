@@ -1,11 +1,14 @@
 """What is asked of students: the kind of code, the points of each property, the limits, the level of hints."""
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 HINTS = ("something", "property", "where")
+RANGES = {"seconds": (1, 86_400), "megabytes": (1, 1_000_000), "seed": (0, 2**63 - 1)}
+MOST_POINTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,25 @@ class Assignment:
         Raises:
             ValueError: a field has a value that cannot be used.
         """
+        if self.kind is not None and not isinstance(self.kind, str):
+            raise ValueError(f"kind must be a word such as self_attention, got {self.kind!r}")
         if self.hints not in HINTS:
             raise ValueError(f"hints must be one of {', '.join(HINTS)}, got {self.hints!r}")
-        for name in ("seconds", "megabytes"):
+        for name, (least, most) in RANGES.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
         for name in ("arguments", "options", "points"):
-            if not isinstance(getattr(self, name), dict):
-                raise ValueError(f"{name} must be a table of names and values, got {getattr(self, name)!r}")
+            table = getattr(self, name)
+            if not isinstance(table, dict):
+                raise ValueError(f"{name} must be a table of names and values, got {table!r}")
+            wrong = [key for key in table if not isinstance(key, str) or not key.isprintable() or not key]
+            if wrong:
+                raise ValueError(f"the names in {name} must be text, got {wrong[0]!r}")
         for name, value in self.points.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                raise ValueError(f"the points of {name!r} must be a number of at least 0, got {value!r}")
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= MOST_POINTS:  # NaN is not, either
+                raise ValueError(f"the points of {name!r} must be a number from 0 to {MOST_POINTS}, got {value!r}")
 
 
 def read_assignment(path: Path | None, **given: Any) -> Assignment:
@@ -59,11 +69,30 @@ def read_assignment(path: Path | None, **given: Any) -> Assignment:
     Raises:
         ValueError: the file is no table, or has a key or a value that cannot be used.
     """
-    import yaml
-
-    content = {} if path is None else yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    content = {} if path is None else _read(path)
     names = [each.name for each in dataclasses.fields(Assignment)]
-    if not isinstance(content, dict) or not {*content} <= {*names}:
-        unknown = sorted({*content} - {*names}) if isinstance(content, dict) else content
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must be a table of the keys {', '.join(names)}, got {content!r}")
+    unknown = [key for key in content if key not in names]
+    if unknown:
         raise ValueError(f"{path} has the unknown keys {unknown}; an assignment has {', '.join(names)}")
     return Assignment(**{**content, **{name: value for name, value in given.items() if value is not None}})
+
+
+def _read(path: Path) -> Any:
+    """The content of a YAML file, which must be of the values that JSON has: text, numbers, lists and tables."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        is_plain = repr(json.loads(json.dumps(content))) == repr(content)  # keys that are no text would become text
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that does not exist is a ValueError
+        raise ValueError(f"{path} cannot be read as YAML: {error}") from error
+    except TypeError:  # a date, a set
+        is_plain = False
+    if not is_plain:
+        raise ValueError(
+            f"{path} has a value or a name that is no text, number, list or table, such as a date: {content!r}. "
+            "Write it in quotes."
+        )
+    return content

@@ -86,10 +86,10 @@ def _call(name: str, prop: str, assignment: Assignment) -> str:
 def as_otter(name: str, points: dict[str, float], assignment: Assignment) -> str:
     """A test file of Otter, with one test case for each property."""
     lines = ["import attnzoo.grading", "from otter.test_files import test_case", "", "OK_FORMAT = False", ""]
-    lines += [f"name = {name!r}", f"points = {sum(points.values()):g}", ""]
+    lines += [f"name = {name!r}", f"points = {sum(points.values()):.10g}", ""]
     for number, (prop, out_of) in enumerate(points.items(), start=1):
         call = _call(f"env[{name!r}]", prop, assignment)
-        lines += ["", f"@test_case(name={prop!r}, points={out_of:g}, hidden=False)", f"def test_{number}(env):"]
+        lines += ["", f"@test_case(name={prop!r}, points={out_of:.10g}, hidden=False)", f"def test_{number}(env):"]
         lines += [f"    attnzoo.grading.{call}", ""]
     return "\n".join(lines)
 

@@ -6,12 +6,15 @@ not keep out an attack: the code can read and write what its user can, and can c
 
 import json
 import os
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +22,8 @@ from .assignment import Assignment
 
 KEPT_OUTPUT = 2_000  # characters of what the code prints
 MOST_OUTPUT = 1_000_000
+LONGEST_START = 300  # seconds until the code begins to run, on a busy machine
+OF_FINDING = ("name", "property", "where")
 PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "SYSTEMROOT", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 
 
@@ -30,37 +35,43 @@ def check_apart(path: Path, name: str, assignment: Assignment) -> dict[str, Any]
     """
     if os.name == "nt":
         raise ValueError("a process with limits needs Linux or macOS; in Python, use attnzoo.check(module, kind=...)")
-    request = {"path": str(path.resolve()), "name": name}
-    request |= {each: getattr(assignment, each) for each in ("kind", "arguments", "options", "megabytes", "seed")}
     reading, writing = os.pipe()
+    token = secrets.token_hex()  # the code does not know it, so that it cannot write a report of its own
+    request = {"path": os.path.abspath(path), "name": name, "channel": writing, "token": token}
+    limits = ("megabytes", "seconds")
+    request |= {each: getattr(assignment, each) for each in ("kind", "arguments", "options", "seed", *limits)}
     printed: list[bytes] = []
     reports: list[bytes] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with _temporary_folder() as folder:
         environment = {each: os.environ[each] for each in PASSED_ON if each in os.environ}
         environment |= {"HOME": folder, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0"}
-        # -P: a file in the folder cannot replace a module.
-        command = [sys.executable, "-P", "-m", "attnzoo.grading.student", json.dumps(request), str(writing)]
+        before = _seconds_of_core()
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
+            # -P: a file in the folder cannot replace a module.
+            [sys.executable, "-P", "-m", "attnzoo.grading.student"],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(writing,),
             cwd=folder,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: _limit(assignment.seconds),
         )
         os.close(writing)
+        assert process.stdin is not None
         assert process.stdout is not None
+        begun = threading.Event()
         readers = [
-            threading.Thread(target=_read, args=(process.stdout, printed), daemon=True),
-            threading.Thread(target=_read, args=(os.fdopen(reading, "rb"), reports), daemon=True),
+            threading.Thread(target=_read, args=(process.stdout, printed, None), daemon=True),
+            threading.Thread(target=_read, args=(os.fdopen(reading, "rb"), reports, begun), daemon=True),
         ]
         for reader in readers:
             reader.start()
         too_long = False
         try:
+            with suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(json.dumps(request).encode())
+            begun.wait(timeout=LONGEST_START)
             process.wait(timeout=4 * assignment.seconds)
         except subprocess.TimeoutExpired:
             too_long = True
@@ -68,38 +79,60 @@ def check_apart(path: Path, name: str, assignment: Assignment) -> dict[str, Any]
             _end(process)
         for reader in readers:
             reader.join(timeout=5)  # a process that the code started may have left the group, and hold the pipe
-    text, report = b"".join(printed), _report(b"".join(reports))
-    length = sum(map(len, printed))
+    report = _report(b"".join(reports), token)
     if report is None:
-        ended = {"name": "ends_the_process", "property": "runs", "where": f"with the code {process.returncode}"}
-        if too_long or process.returncode == -getattr(signal, "SIGXCPU", 0):
-            ended |= {"name": "too_slow", "where": f"it was ended after {assignment.seconds} seconds"}
-        elif process.returncode == -getattr(signal, "SIGKILL", 0):
-            ended |= {"name": "too_much_memory", "where": "the system ended it"}
-        report = {"findings": [ended]}
-    if length > MOST_OUTPUT:
+        report = {"findings": [ended(process.returncode, too_long, assignment, _seconds_of_core() - before)]}
+    if sum(map(len, printed)) > MOST_OUTPUT:
         where = f"more than {MOST_OUTPUT // 1_000_000} MB"
         report["findings"].append({"name": "prints_too_much", "property": "runs", "where": where})
-    return {**report, "printed": text[:KEPT_OUTPUT].decode("utf-8", "replace")}
+    return {**report, "printed": b"".join(printed)[:KEPT_OUTPUT].decode("utf-8", "replace")}
 
 
-def _limit(seconds: int) -> None:
-    """Limit the seconds of one core, and the size of files; in the new process, before Python starts."""
+def ended(code: int, too_long: bool, assignment: Assignment, used: float) -> dict[str, str]:
+    """The finding for a process that ended without a report; ``used`` are its seconds of one core."""
+    seconds = assignment.seconds
+    if too_long:
+        where = f"it was ended after {4 * seconds} seconds on the clock; it waits, or the machine was too busy"
+        return {"name": "too_slow", "property": "runs", "where": where}
+    is_killed = code == -signal.SIGKILL
+    if code == -signal.SIGXCPU or (is_killed and used >= seconds):  # it may ignore the first signal
+        return {"name": "too_slow", "property": "runs", "where": f"it was ended after {seconds} seconds of one core"}
+    if is_killed:
+        return {"name": "too_much_memory", "property": "runs", "where": "the system ended it"}
+    return {"name": "ends_the_process", "property": "runs", "where": f"with the code {code}"}
+
+
+def _seconds_of_core() -> float:
+    """The seconds of one core that ended child processes took."""
     import resource
 
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50 * 2**20,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
-def _read(source: IO[bytes], kept: list[bytes]) -> None:
-    """Read to the end, and keep a little more than the largest output."""
+@contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """A folder that is removed with all that the code put there, as far as possible."""
+    folder = tempfile.mkdtemp()
+    try:
+        yield folder
+    finally:
+        with suppress(RecursionError):  # of folders in folders
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(source: IO[bytes], kept: list[bytes], begun: threading.Event | None) -> None:
+    """Read to the end, and keep a little more than the largest output. ``begun`` is set at the first output."""
     length = 0
     with source:
         while block := os.read(source.fileno(), 65536):
             if length <= MOST_OUTPUT:
                 kept.append(block)
             length += len(block)
+            if begun is not None:
+                begun.set()
+    if begun is not None:
+        begun.set()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -109,9 +142,27 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _report(content: bytes) -> dict[str, Any] | None:
+def _report(content: bytes, token: str) -> dict[str, Any] | None:
+    """The report after the token; None if there is none that is whole."""
+    _, found, text = content.rpartition(token.encode())
     try:
-        report = json.loads(content)
-    except ValueError:
+        report = json.loads(text) if found else None
+    except (ValueError, RecursionError):
         return None
-    return report if isinstance(report, dict) and isinstance(report.get("findings"), list) else None
+    return report if _is_report(report) else None
+
+
+def _is_report(report: Any) -> bool:
+    """Whether it has what :mod:`attnzoo.grading.grades` reads."""
+    if not isinstance(report, dict) or not isinstance(report.get("findings"), list):
+        return False
+    findings = report["findings"]
+    if not all(isinstance(each, dict) and _is_texts([each.get(key) for key in OF_FINDING]) for each in findings):
+        return False
+    lists = [report.get(key, []) for key in ("checked", "assumed", "asserted")]
+    reasons = report.get("not_checked", {})
+    return all(map(_is_texts, lists)) and isinstance(reasons, dict) and _is_texts([*reasons.values()])
+
+
+def _is_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(each, str) for each in values)

@@ -5,7 +5,6 @@
 The symbols are those of this package, not espeak's: "docs/speech.md" has the differences.
 """
 
-import reprlib
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -54,14 +53,14 @@ def phonemize(
 
     Args:
         text: a text, perhaps of several lines, or several texts
-        language: "en-us" or "en-gb"; with ``model``, see :class:`~attnzoo.pronunciation.Pronouncer`
+        language: "en-us", "en-gb", or as for :class:`~attnzoo.pronunciation.Pronouncer`
         backend: only "espeak", which stands for IPA
         separator: this module's, or phonemizer's
         strip: leave out the separators at the ends of words and lines
         preserve_empty_lines: an empty text or line gives an empty one; else it is left out
         preserve_punctuation: keep punctuation
         with_stress: keep the marks of stress
-        model: for other languages, the folder of a model of several
+        model: another model of several languages
         others: arguments of phonemizer without effect here: ``language_switch``, ``words_mismatch``, ``njobs``,
             ``logger``
 
@@ -75,11 +74,6 @@ def phonemize(
     if backend != "espeak":
         raise ValueError(f"backend must be 'espeak', which stands for IPA, got {backend!r}")
     is_english = model is None and language in SOURCE_OF_IPA
-    if model is None and not is_english:
-        raise ValueError(
-            f"language={reprlib.repr(language)} needs model: the folder of a model of several languages, such as one "
-            f"that the recipe g2p_multilingual trains; without a model there are {' and '.join(SOURCE_OF_IPA)}"
-        )
     pronouncer = kept_pronouncer(language if is_english else None, "ipa", model, None if is_english else language)
     source = SOURCE_OF_IPA[language] if is_english else None
     lines = text.splitlines() if isinstance(text, str) else texts_of(iterator_of(text))

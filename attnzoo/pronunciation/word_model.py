@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from ..alignment import AlignedPair
 from ..batching import by_length
+from ..languages import dictionaries_among, dictionaries_of, script_of, tags_of
 from ..phone_sets import Phones, english_set, without_stress
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from ..shipped_models import PRONUNCIATION
 from .engines import EngineName, load_engine
-from .languages import dictionaries_among, dictionaries_of, script_of, tags_of
 from .text import INNER_E, RESPELLED_E, SOUNDED_E, plain, respelled, straight
 
 # The largest number of phones of an English word, by its letters. In CMUdict and in misaki's gold entries only
@@ -81,7 +81,7 @@ class WordModel:
         is_english: whether ``PHONES_PER_LETTER`` applies
         engine: the engine that runs it, see :func:`~attnzoo.pronunciation.engines.load_engine`
         device: the device of an engine of PyTorch
-        language: for a model of several languages, see :func:`~attnzoo.pronunciation.languages.dictionaries_of`
+        language: for a model of several languages, see :func:`~attnzoo.languages.dictionaries_of`
 
     Raises:
         ValueError: the tokenizer has no phonemes; the engine does not fit; or the model has several languages and

@@ -24,9 +24,9 @@ from attnzoo import AttentionalRNNForConditionalGeneration, model_path
 from attnzoo.export.graph import SMALL, numbers, quantise
 from attnzoo.export.onnx_folder import refuse_copying
 from attnzoo.export.recurrent_graph import refuse_unknown_parts
+from attnzoo.languages import dictionaries_among
 from attnzoo.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, are_arpabet
 from attnzoo.phonemes import CLOSE, OPEN, known_phonemes
-from attnzoo.pronunciation.languages import dictionaries_among
 from attnzoo.shipped_models import SHIPPED
 from attnzoo.viewer.style import DARK, LIGHT
 

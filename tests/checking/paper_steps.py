@@ -173,7 +173,9 @@ class Luong(nn.Module):
             vector = torch.relu(vector)
         elif self.variant != "no tanh":
             vector = torch.tanh(vector)
-        return F.log_softmax(self.predict(vector), dim=-1), vector, (h, c), weights
+        logits = self.predict(vector)
+        logits = F.softmax(logits, dim=-1) if self.variant == "probabilities" else F.log_softmax(logits, dim=-1)
+        return logits, vector, (h, c), weights
 
 
 class LoopedDot(nn.Module):
@@ -270,6 +272,7 @@ FAULTY = [
     Step(Luong, "over the width", GENERAL, "context"),
     Step(Luong, "no tanh", GENERAL, "readout", "no tanh"),
     Step(Luong, "relu", GENERAL, "readout", "relu"),
+    Step(Luong, "probabilities", GENERAL, "logits", "the logits are probabilities"),
     Step(Concat, "True is hidden", CONCAT | {"mask": "attend"}, "alignment", "not finite"),
     Step(Concat, "no tanh", CONCAT, "scores", "no tanh"),
     Step(Concat, "before the mask", CONCAT, "alignment", "padding is not hidden"),

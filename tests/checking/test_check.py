@@ -10,7 +10,7 @@ import torch
 import attnzoo
 from tests.checking.correct import CORRECT, ViewHeads
 from tests.checking.faulty import FAULTY, CausalHead
-from tests.checking.unseen import RIGHT, UNSEEN
+from tests.checking.unseen import RIGHT, UNSEEN, Loop, lengths_state
 
 
 @pytest.mark.parametrize("name", FAULTY)
@@ -77,6 +77,41 @@ def test_what_is_not_checked_is_said() -> None:
     assert report.not_checked["padding"] == "it takes no mask of padding"
     assert "not checked:" in str(report)
     assert not {*report.checked} & {*report.not_checked}
+
+
+def test_padding_is_not_judged_of_a_decoder_that_takes_no_mask() -> None:
+    """Its source has no padding then; lengths that may be left out are a mask."""
+    loop = Loop("mean of all")
+    ones = torch.ones(1, 1)
+    functions = {
+        "start": lambda source: loop.init(source, ones.expand(source.shape)),
+        "step": loop.step,
+        "whole": lambda source, target: loop.whole(source, ones.expand(source.shape), target),
+    }
+    report = attnzoo.check(kind="decoder_step", **functions)
+    assert report.passed, report
+    assert report.not_checked["padding"].startswith("start takes neither a mask nor lengths")
+    assert {"batch", "real positions", "step equals teacher forcing"} <= {*report.checked}
+    assert attnzoo.check(kind="decoder_step", **functions, pad=0).names == ["padding_attended"]
+    assert "padding" in attnzoo.check(kind="decoder_step", **lengths_state(Loop(""))).checked
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"width": "16"}, "width is a whole number of at least 1, or one for each input, got '16'"),
+        ({"width": (8, 0)}, "got (8, 0)"),
+        ({"causal": "yes"}, "causal is True, False or None, got 'yes'"),
+        ({"scale": float("nan")}, "scale is 'sqrt', a number or None, got nan"),
+        ({"num_heads": True}, "num_heads is a whole number of at least 1, got True"),
+        ({"vocab_size": 1}, "vocab_size is a whole number of at least 2, got 1"),
+        ({"step": 5}, "step is a function, got 5"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_an_error_of_its_own(options: dict[str, Any], words: str) -> None:
+    """Not of the code, which may be right."""
+    with pytest.raises(attnzoo.checking.OptionError, match=re.escape(words)):
+        attnzoo.check(ViewHeads(), "attention", **options)
 
 
 def test_a_stated_convention_is_believed() -> None:

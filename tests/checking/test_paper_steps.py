@@ -15,8 +15,10 @@ from attnzoo.checking.paper_blocks import Grid, Parameter, readings
 from attnzoo.checking.paper_calls import EXACT
 from attnzoo.checking.paper_steps import parts_of_step
 from attnzoo.commands.check import main
+from attnzoo.grading import Assignment
+from attnzoo.grading.grades import grade
 from attnzoo.recurrent_decoder import BahdanauDecoder, DecoderState, LuongDecoder
-from tests.checking.paper_steps import FAULTY, MATRICES, RIGHT, MatrixBahdanau, Step, TutorialBahdanau
+from tests.checking.paper_steps import FAULTY, GENERAL, MATRICES, RIGHT, Luong, MatrixBahdanau, Step, TutorialBahdanau
 
 SECONDS = 5.0  # of one core
 
@@ -121,6 +123,7 @@ def test_parameters_can_be_told() -> None:
     assert report.passed, report
     assert "W_z = W_z.T; C_z.T" in report.assumed
     wrong = attnzoo.check(MatrixBahdanau(), **MATRICES, parameters={"W_a": "U_a.T", "U_a": "W_a.T"})
+    assert not wrong
     assert wrong.not_checked["scores"].startswith("no parameters have the shapes of v_a, W_a, U_a"), wrong
 
 
@@ -144,6 +147,24 @@ def test_a_state_that_is_not_recognised_is_not_checked() -> None:
     assert "state" not in report.checked
     assert "state" in report.not_checked
     assert {"scores", "alignment", "context"} <= {*report.checked}
+
+
+def test_what_a_paper_asserts_must_be_judged() -> None:
+    """Nothing in the code has the paper's shapes: it is not right, and its points are not given."""
+    report = attnzoo.check(lambda query, keys: keys.mean(1), paper="bahdanau2014", width=(8, 8))
+    assert report.names == []
+    assert not report
+    assert report.unknown == ["scores", "alignment", "context"]
+    result = grade("mean", report.as_json(), Assignment())
+    assert (result.points, result.out_of, result.passed) == (1, 4, False)  # one for "dropout in eval mode"
+
+
+def test_probabilities_are_no_logits_if_it_is_told_that_logits_are_returned() -> None:
+    told = attnzoo.check(Luong("probabilities"), **GENERAL)
+    assert told.names == ["logits_differ"]
+    report = attnzoo.check(Luong("probabilities"), **{**GENERAL, "call": GENERAL["call"].partition(" ->")[0]})
+    assert report.passed, report
+    assert "the logits are probabilities" in report.not_checked["logits"]
 
 
 def test_the_weights_of_a_function_stay_as_they_were() -> None:

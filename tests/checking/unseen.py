@@ -150,16 +150,38 @@ def step_state(model: Any) -> dict[str, Any]:
     return {"start": start, "step": model.step, "reorder": model.reorder, "whole": model.whole}
 
 
+def lengths_state(model: Any) -> dict[str, Any]:
+    """The functions of a decoder that takes lengths, or none for sentences without padding."""
+
+    def mask_of(source: Tensor, lengths: Tensor | None) -> Tensor:
+        if lengths is None:
+            return torch.ones(source.shape, dtype=torch.long)
+        return (torch.arange(source.shape[1]) < lengths[:, None]).long()
+
+    def start(src: Tensor, src_lengths: Tensor | None = None) -> Any:
+        return model.init(src, mask_of(src, src_lengths))
+
+    def whole(src: Tensor, trg: Tensor, src_lengths: Tensor | None = None) -> Tensor:
+        found: Tensor = model.whole(src, mask_of(src, src_lengths), trg)
+        return found
+
+    return {"start": start, "step": model.step, "whole": whole}
+
+
 class Loop:
-    """An LSTM decoder with functions; its faults are in the reorder and in the order of attention and update."""
+    """An LSTM decoder with functions; its faults are in the source, the reorder, and the place of the update."""
 
     def __init__(self, fault: str) -> None:
         self.fault = fault
         self.emb, self.cell, self.out = nn.Embedding(14, 6), nn.LSTMCell(12, 6), nn.Linear(12, 14)
 
     def init(self, source: Tensor, mask: Tensor) -> Any:
-        memory = self.emb(source)
-        return {"memory": memory, "mask": mask, "h": memory.mean(1), "c": memory.mean(1) * 0}
+        mask = torch.ones_like(mask) if self.fault == "no mask" else mask
+        memory = self.emb(source * 0 if self.fault == "no source" else source)
+        memory = memory.mean(0, keepdim=True).expand_as(memory) if self.fault == "one source" else memory
+        mean = (memory * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        mean = memory.mean(1) if self.fault == "mean of all" else mean
+        return {"memory": memory, "mask": mask, "h": mean, "c": mean * 0}
 
     def look(self, query: Tensor, state: Any) -> Tensor:
         scores = (state["memory"] @ query[..., None])[..., 0].masked_fill(state["mask"] == 0, -1e9)
@@ -170,9 +192,11 @@ class Loop:
         h, c = self.cell(torch.cat([self.emb(token), context], -1), (state["h"], state["c"]))
         if self.fault == "order":
             context = self.look(h, state)
+        h = h / 0 if self.fault == "not finite" else h
         return self.out(torch.cat([h, context], -1)), {**state, "h": h, "c": c}
 
     def whole(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        mask = torch.ones_like(mask) if self.fault == "no mask of whole" else mask
         state, logits = self.init(source, mask), []
         for token in target.unbind(1):
             context = self.look(state["h"], state)
@@ -184,6 +208,10 @@ class Loop:
     def reorder(self, state: Any, beam_idx: Tensor) -> Any:
         moved = {name: part[beam_idx] for name, part in state.items()}
         return moved | {"c": state["c"]} if self.fault == "cell" else moved
+
+
+def loop_with(fault: str) -> Any:
+    return lambda: ((None, "decoder_step"), step_state(Loop(fault)))
 
 
 def nll_with_mask(target: Tensor, log_probs: Tensor, mask: Tensor) -> Tensor:
@@ -222,6 +250,17 @@ UNSEEN = {
     "cell not reordered": Faulty(
         "beam_not_reordered", "variant", lambda: ((None, "decoder_step"), step_state(Loop("cell")))
     ),
+    **{
+        fault: Faulty(name, "variant", loop_with(fault))
+        for fault, name in {
+            "no mask": "padding_attended",
+            "no mask of whole": "padding_attended",
+            "mean of all": "padding_attended",
+            "no source": "real_positions_masked",
+            "one source": "batch_mixed",
+            "not finite": "not_finite",
+        }.items()
+    },
     "divided by all tokens": Faulty("loss_counts_padding", "variant", lambda: ((nll_with_mask, "loss"), {"pad": 0})),
 }
 RIGHT = {
@@ -230,4 +269,5 @@ RIGHT = {
     "translator": lambda: ((Translator(""), "encoder_decoder"), {}),
     "tutorial": lambda: ((TutorialDecoder(""), "decoder_step"), {}),
     "loop": lambda: ((None, "decoder_step"), step_state(Loop(""))),
+    "loop of lengths": lambda: ((None, "decoder_step"), lengths_state(Loop(""))),
 }

@@ -17,6 +17,25 @@ class Attention(nn.Module):
 """
 FAULTY = RIGHT.replace(" / math.sqrt(x.shape[-1])", "").replace("-1e9", "-1e-9")  # scale_missing, padding_attended
 PRINTING = RIGHT + "\nimport os\nos.write(1, b'spam ' * 300_000)\n"
+# A report of its own, written to every file that is open.
+REPORTING = """
+import json, os
+report = json.dumps({"findings": [], "checked": ["padding"], "not_checked": {}, "assumed": [], "asserted": []})
+for number in range(3, 100):
+    try:
+        os.write(number, report.encode())
+    except OSError:
+        pass
+"""
+# Right code, and what must not keep it from its points.
+STRANGE = {
+    "forks": RIGHT + "\nimport os\nos.fork()",
+    "closes its output": RIGHT + "\nimport sys\nsys.stdout.close()",
+    "has no output": RIGHT + "\nimport sys\nsys.stdout = None",
+    "replaces modules": RIGHT + "\nimport sys\nfor name in [*sys.modules]:\n"
+    "    if name.startswith('attnzoo'):\n        sys.modules[name] = None",
+    "leaves folders in folders": RIGHT + "\nimport os\nfor _ in range(1500):\n    os.mkdir('x')\n    os.chdir('x')",
+}
 # Source, the problem that is named, and words of its place.
 BROKEN = {
     "exits when it is called": (
@@ -45,6 +64,22 @@ BROKEN = {
         "cannot_be_called",
         "no",
     ),
-    "loops for ever": ("while True: pass", "too_slow", "after 6 seconds"),
+    "a message that is no text": ("raise ValueError('\\udc80 no')", "does_not_load", "ValueError: ? no (line 1)"),
+    "a message that raises": (
+        "class Error(Exception):\n    def __str__(self): raise ValueError\nraise Error",
+        "does_not_load",
+        "Error: it has no message (line 3)",
+    ),
+    "a long message": ("raise ValueError('x' * 5_000_000)", "does_not_load", "xxx (line 1)"),
+    "interrupts": ("raise KeyboardInterrupt", "does_not_load", "KeyboardInterrupt"),
+    "has every name": ("def __getattr__(name): return 5", "cannot_be_called", "got int"),
+    "writes a report": (REPORTING + "os._exit(0)", "ends_the_process", "with the code 0"),
+    "closes all files": ("import os\nos.closerange(3, 100)\n" + RIGHT, "ends_the_process", "with the code 1"),
+    "loops for ever": ("while True: pass", "too_slow", "it was ended after"),
+    "ignores the limit": (
+        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
+        "too_slow",
+        "it was ended after",
+    ),
     "all memory": ("import torch\nx = [torch.ones(2**26) for _ in range(100)]", "too_much_memory", "memory"),
 }

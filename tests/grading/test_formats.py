@@ -140,9 +140,21 @@ def test_an_expectation_is_of_the_object_given() -> None:
     [
         ("hint: where", r"unknown keys \['hint'\]; an assignment has kind"),
         ("hints: everything", "hints must be one of something, property, where, got 'everything'"),
-        ("seconds: 0", "seconds must be a whole number of at least 1, got 0"),
+        ("hints: 'where", "cannot be read as YAML: while scanning a quoted scalar"),
+        ("kind: [attention]", r"kind must be a word such as self_attention, got \['attention'\]"),
+        ("- padding", r"must be a table of the keys kind, .*, got \['padding'\]"),
+        ("seconds: 0", "seconds must be a whole number from 1 to 86400, got 0"),
+        ("seed: red", "seed must be a whole number from 0 to 9223372036854775807, got 'red'"),
+        ("seed: 2026-01-31", "such as a date"),
+        ("points: {2026-01-31: 1}", "such as a date"),
+        ("points: {2026-02-31: 1}", "cannot be read as YAML: day is out of range for month"),
+        ("points: {1: 1, padding: 1}", "a name that is no text"),
+        ('points: {"\\ud800": 1}', r"the names in points must be text, got '\\ud800'"),
+        ("points: {padding: .nan}", "the points of 'padding' must be a number from 0 to 1000000, got nan"),
+        ("points: {padding: .inf}", "the points of 'padding' must be a number from 0 to 1000000, got inf"),
+        ("points: {padding: yes}", "the points of 'padding' must be a number from 0 to 1000000, got True"),
         ("points: [padding]", r"points must be a table of names and values, got \['padding'\]"),
-        ("points: {padding: -1}", "the points of 'padding' must be a number of at least 0, got -1"),
+        ("points: {padding: -1}", "the points of 'padding' must be a number from 0 to 1000000, got -1"),
     ],
 )
 def test_a_wrong_assignment_is_an_error_that_names_the_key(content: str, words: str, tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[2]
 def test_models_are_found_by_what_they_are() -> None:
     everything = list_models()
     assert sorted(everything, key=lambda name: model_info(name)["bytes"]) == everything
-    assert list_models("*g2p*", language="sv") == ["attentional-rnn-g2p-sv"]
+    assert list_models("*g2p*", language="sv") == ["attentional-rnn-g2p-sv", "attentional-rnn-g2p-multilingual"]
+    assert list_models("*g2p*", language="hu") == ["attentional-rnn-g2p-multilingual"]
     assert {*list_models(task="translation")} == {*list_models("*-en-de"), *list_models("*-tatoeba-*")}
     for paper in (
         "see2017",
@@ -40,6 +41,7 @@ def test_models_are_found_by_what_they_are() -> None:
         assert {*list_models(paper=paper)} == {*list_models(task="summarization")}
     assert list_models(license="MIT") == list_models("*g2p*", license="mit", max_bytes=2_000_000)
     sold = list_models(license="commercial")
+    assert {*list_models(license="not-commercial")} == {*everything} - {*sold}
     assert sold == [name for name in everything if model_info(name)["commercial"]]
     assert not {"self-attentive-sst2", *list_models("*multi30k*")} & {*sold}
     assert list_models("*g2p*", task="translation") == []
@@ -49,7 +51,7 @@ def test_models_are_found_by_what_they_are() -> None:
     ("asked", "message"),
     [
         ({"task": "g2p"}, "no model has task='g2p'; there are fill-mask, grapheme-to-phoneme"),
-        ({"language": "no"}, "no model has language='no'; there are de, en"),
+        ({"language": "xx"}, "no model has language='xx'; there are aa, acw"),
         ({"license": "GPL-3.0"}, "no model has license='GPL-3.0'; there are Apache-2.0"),
         ({"paper": "luong2015-nonsense"}, "no model follows paper='luong2015-nonsense'"),
         ({"paper": "http"}, "no model follows paper='http'"),

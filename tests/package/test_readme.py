@@ -2,7 +2,6 @@
 
 import ast
 import importlib.util
-import json
 import re
 import shlex
 import sys
@@ -17,7 +16,6 @@ from attnzoo.training.recipe import load_recipe
 from attnzoo import AttentionalRNNConfig, installing
 from attnzoo.attention import SCORES
 from attnzoo.cli import COMMANDS, main
-from tests.benchmarks.run import markdown
 from tests.package.snippets import Block, blocks, run_alone, run_commands
 
 ROOT = Path(__file__).parents[2]
@@ -194,14 +192,6 @@ def test_a_table_of_figures_stands_beside_its_command(name: str) -> None:
         rows = re.findall(r"^\|.*\|$(?!\n\| ?---)", section, flags=re.MULTILINE)  # without headers
         if any(re.search(r"\| \d+\.\d+ ?[%(/|]", row) for row in rows):
             assert re.search(r"^```sh|`(?:attnzoo|make|python -m) ", section, flags=re.MULTILINE), section[:60]
-
-
-def test_the_tables_of_speeds_are_what_was_measured() -> None:
-    """The command above the table prints the table."""
-    bench = json.loads((ROOT / "docs" / "bench.json").read_text())
-    bench["rows"] = [row for row in bench["rows"] if (row["threads"], row["source_length"]) == (1, 32)]
-    assert markdown(bench).strip() in PAGES["docs/speed.md"]
-    assert len(bench["rows"]) >= 18
 
 
 def test_every_choice_of_the_config_is_in_the_table() -> None:

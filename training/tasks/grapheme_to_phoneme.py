@@ -12,6 +12,7 @@ import datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from attnzoo.alignment import align
+from attnzoo.languages import dictionaries_among, tags_of
 from attnzoo.phone_sets import PRIMARY, SECONDARY, are_arpabet, without_stress
 from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling, bracketed, known_phonemes
 from attnzoo.pipelines import readable_word
@@ -27,6 +28,7 @@ from ..data.misaki import MISAKI
 from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations, without_number
 from ..data.sources import Rows, short
 from ..data.splits import cut_note, split_of
+from ..data.wikipron import WIKIPRON
 from .base import Batch, Card, encoded
 from .found_words import FoundWords, first_words
 from .letter_tokenizer import MAX_TOKENS, accents, letter_phoneme_tokenizer, word_normalizer
@@ -74,7 +76,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     metric = "per"
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
-    known_data = (CMUDICT, MISAKI, *GRUUT)
+    known_data = (CMUDICT, MISAKI, *GRUUT, WIKIPRON)
     longest: tuple[str, int]
     card = Card(
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders
@@ -94,8 +96,10 @@ class GraphemeToPhoneme(SequenceToSequence):
         self.metric_names = self._names_of_figures()
         self.units = dict.fromkeys(self.metric_names, " %")
         stress_note = " Stress is not predicted." if no_stress else STRESS_NOTE if self._has_stress else ""
+        languages = tags_of(dictionaries_among(accent.strip(OPEN + CLOSE) for accent in self._accents))
         self.card = dataclasses.replace(
             card,
+            language=languages or card.language,
             limits=card.limits.format(stress="no stress, " if no_stress else ""),
             metric_note=card.metric_note + stress_note,
         )
@@ -175,7 +179,7 @@ class GraphemeToPhoneme(SequenceToSequence):
 
     def example(self) -> str:
         """A word that the model can read."""
-        if not {*self._letters}.issuperset("attention"):
+        if not {*self._letters}.issuperset("attention") or len(self._accents) > MANY_ACCENTS:
             return next(
                 self.splits[split]["word"][0] for split in ("test", "validation", "train") if self.splits[split]
             )
