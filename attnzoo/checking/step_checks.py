@@ -23,7 +23,6 @@ from .subject import DEEP_TOLERANCE, largest_difference, tensors_of
 from .tracing import Trace
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 5, 4
-DRAWS = 4  # of words and weights; one that never has an influence has none
 OF_MODEL = ("dropout in eval mode", "softmax axis", "batch", "padding", "future", "real positions")
 Inputs = tuple[Tensor, Tensor | None, Tensor | None]
 
@@ -41,10 +40,8 @@ def check_decoder(report: Report, decoder: DecoderFunctions, mask: str | None, c
     _check_ways(report, ways, decoder.pad is not None, causal)
     if decoder.kind == "language_model":
         report.skip("padding", "start takes no source")
-        report.skip("real positions", "start takes no source")
     elif not stepped.knows_padding and decoder.pad is None:
         report.skip("padding", "start takes neither a mask nor lengths; if it finds padding by its id, pass pad=...")
-    _check_words(report, stepped, _is_hidden(report, ways))
     check_steps(report, decoder, ways)
 
 
@@ -149,42 +146,6 @@ def _check_ways(report: Report, ways: dict[str, Model], knows_id: bool, causal: 
             is_known = check != "padding" or ways[way].knows_padding or knows_id
             if is_known and check not in report.not_checked:
                 report.done(check)
-
-
-def _check_words(report: Report, model: Model, is_padded: bool) -> None:
-    """Every word of the source has an influence."""
-    if model.kind == "language_model":
-        return
-    blind = _blinding(report)
-    if blind:
-        return report.skip("real positions", f"cannot be judged until {blind} is repaired")
-    for length, padding in ((1, 0), (2, 0), (3, 0), *(((2, 2),) if is_padded else ())):
-        for position in range(length):
-            calls = [_with_other_word(model, length, padding, position, seed) for seed in range(DRAWS)]
-            try:
-                pairs = [(model.main(*first)[0], model.main(*second)[0]) for first, second in calls]
-            except Exception:  # a source that is too short for it
-                break
-            report.done("real positions")
-            if all(largest_difference(*pair) < 1e-12 for pair in pairs):
-                padded = f" with {padding} of padding" if padding else ""
-                where = f"word {position} of a source of {length}{padded} has no influence on the logits"
-                given = [_given(model, call) for call in calls[0]]
-                report.add(Finding("real_positions_masked", where, *given))
-                return None
-    report.skip("real positions", "it takes no source of fewer than 4 words")
-    return None
-
-
-def _with_other_word(model: Model, length: int, padding: int, position: int, seed: int) -> tuple[Inputs, Inputs]:
-    """A call whose first row has this length, and the same with another word at a position of it."""
-    source, target = model.draw(2, length + padding, 10 + seed), model.draw(2, LENGTH, 20 + seed)
-    real = torch.arange(length + padding) < torch.tensor([length, length + padding])[:, None]
-    first = model.padded(source, real)
-    second, words = first.clone(), model.draw(1, 20, 30 + seed)[0]
-    others = words[words != first[0, position]]
-    second[0, position] = others[0] if len(others) else first[0, position]
-    return (first, real, target), (second, real, target)
 
 
 def _check_in_place(report: Report, decoder: DecoderFunctions, model: Model) -> bool:

@@ -46,7 +46,12 @@ RIGHT: dict[str, tuple[Callable[[], Any], str, dict[str, Any], set[str]]] = {
     "loss": (lambda: nn.CrossEntropyLoss(ignore_index=0), "loss", {"pad": 0}, {*OF_LOSS}),
     "encoder": (lambda: nn.Embedding(20, 6, padding_idx=0), "encoder", {"pad": 0}, {*OF_ENCODER}),
     "encoder_decoder": (lambda: Translator(""), "encoder_decoder", {}, {*OF_ENCODER, *OF_MODEL[1:]}),
-    "functions": (lambda: None, "decoder_step", step_state(Loop("")), {*OF_ENCODER, *OF_STEPS[1:]}),
+    "functions": (
+        lambda: None,
+        "decoder_step",
+        step_state(Loop("")),
+        {*OF_ENCODER} - {"inputs not changed"} | {*OF_STEPS[2:]},
+    ),
     "step": (lambda: TutorialDecoder(""), "decoder_step", {}, {*OF_LAYER} - {"inputs not changed"} | {*OF_STEP[2:]}),
 }
 
