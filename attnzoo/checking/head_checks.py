@@ -81,7 +81,8 @@ def _lost_head(weights: Weights, sizes: Sizes) -> tuple[str, str] | None:
         index = (~acts).nonzero()[0].tolist()
         return "heads_unused", f"of the weights of shape {shape}, index {index} of the axes {others} has no influence"
     for position, each in enumerate(by_query):
-        if not bool((each[..., position] > 0).all()):
+        sees_none = not bool(each.any())  # a mask hides all keys
+        if not sees_none and not bool((each[..., position] > 0).all()):
             return "heads_mixed", f"the output of position {position} does not depend on all heads of query {position}"
     return None
 

@@ -4,13 +4,13 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .tracing import Trace
+from .tracing import MasksOfOneType, Trace
 
 TOLERANCE = 2e-5  # smaller differences are rounding, also of code that computes its softmax in float32
 HALF_TOLERANCE = 0.03  # of code that rounds to 16 bits
@@ -85,7 +85,7 @@ class Subject:
     def __call__(self, *arguments: Any, seed: int | None = None, trace: Trace | None = None, **named: Any) -> Any:
         """Call it, with gradients only for a trace."""
         torch.default_generator.manual_seed(self.seed if seed is None else seed)  # torch.manual_seed seeds all devices
-        mode: Any = trace or (Trace(without_dropout=True) if self.without_dropout else nullcontext())
+        mode: Any = trace or (Trace(without_dropout=True) if self.without_dropout else MasksOfOneType())
         with torch.set_grad_enabled(trace is not None), mode:
             return self.target(*arguments, **named)
 

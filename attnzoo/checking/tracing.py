@@ -139,6 +139,27 @@ class Trace(TorchFunctionMode):
             yield number, event
 
 
+class MasksOfOneType(TorchFunctionMode):
+    """Give torch's fused attention an additive mask in the type of its query.
+
+    Checks run in float64, and code often makes its mask in float32. On some processors torch then reads wrong numbers.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in (functional.scaled_dot_product_attention, functional.multi_head_attention_forward):
+            query = args[0] if args else (kwargs or {})["query"]
+            args = (*args[:3], *(_as_type_of(query, part) for part in args[3:]))
+            kwargs = {name: _as_type_of(query, part) for name, part in (kwargs or {}).items()}
+        return func(*args, **(kwargs or {}))
+
+
+def _as_type_of(query: Tensor, part: Any) -> Any:
+    is_of_other_type = isinstance(part, Tensor) and part.is_floating_point() and part.dtype != query.dtype
+    return part.to(query.dtype) if is_of_other_type else part
+
+
 def is_weight(part: Tensor) -> bool:
     """Whether it is a parameter or a view of one, or independent of the input of a traced call."""
     return not part.requires_grad or isinstance(origin_of(part), nn.Parameter)
