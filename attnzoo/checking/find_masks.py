@@ -102,8 +102,8 @@ def shows_keys(layer: Layer, sizes: Sizes) -> bool:
     """
     every = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
     first, second = layer.inputs(sizes), layer.inputs(sizes, seed=1)
-    middle = tuple((one + other) / 2 for one, other in zip(first, second, strict=True))
-    results = [layer(*call, every).context for call in (first, second, middle)]  # type: ignore[misc]
+    query, key, value = ((one + other) / 2 for one, other in zip(first, second, strict=True))
+    results = [layer(*call, every).context for call in (first, second, (query, key, value))]
     if not all(bool(torch.isfinite(each).all()) for each in results):
         return False
     return largest_difference((results[0] + results[1]) / 2, results[2]) > TOLERANCE
