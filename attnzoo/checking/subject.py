@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .tracing import MasksOfOneType, Trace
+from .tracing import Trace, masks_of_one_type
 
 TOLERANCE = 2e-5  # smaller differences are rounding, also of code that computes its softmax in float32
 HALF_TOLERANCE = 0.03  # of code that rounds to 16 bits
@@ -85,7 +85,7 @@ class Subject:
     def __call__(self, *arguments: Any, seed: int | None = None, trace: Trace | None = None, **named: Any) -> Any:
         """Call it, with gradients only for a trace."""
         torch.default_generator.manual_seed(self.seed if seed is None else seed)  # torch.manual_seed seeds all devices
-        mode: Any = trace or (Trace(without_dropout=True) if self.without_dropout else MasksOfOneType())
+        mode: Any = trace or (Trace(without_dropout=True) if self.without_dropout else masks_of_one_type())
         with torch.set_grad_enabled(trace is not None), mode:
             return self.target(*arguments, **named)
 

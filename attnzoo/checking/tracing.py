@@ -5,6 +5,7 @@ sums over some axis are all 1. So the code may compute the softmax in any way.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -139,25 +140,21 @@ class Trace(TorchFunctionMode):
             yield number, event
 
 
-class MasksOfOneType(TorchFunctionMode):
+def masks_of_one_type() -> AbstractContextManager[Any]:
     """Give torch's fused attention an additive mask in the type of its query.
 
     Checks run in float64, and code often makes its mask in float32. On some processors torch then reads wrong numbers.
     """
+    fused = functional.scaled_dot_product_attention
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def attention(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *args: Any, **kw: Any
     ) -> Any:
-        if func in (functional.scaled_dot_product_attention, functional.multi_head_attention_forward):
-            query = args[0] if args else (kwargs or {})["query"]
-            args = (*args[:3], *(_as_type_of(query, part) for part in args[3:]))
-            kwargs = {name: _as_type_of(query, part) for name, part in (kwargs or {}).items()}
-        return func(*args, **(kwargs or {}))
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(query.dtype)
+        return fused(query, key, value, attn_mask, *args, **kw)
 
-
-def _as_type_of(query: Tensor, part: Any) -> Any:
-    is_of_other_type = isinstance(part, Tensor) and part.is_floating_point() and part.dtype != query.dtype
-    return part.to(query.dtype) if is_of_other_type else part
+    return patch.object(functional, "scaled_dot_product_attention", attention)
 
 
 def is_weight(part: Tensor) -> bool:
