@@ -176,6 +176,27 @@ def test_a_language_needs_a_model_of_several_and_no_accent(folder: Path) -> None
     assert own.phonemize("so os") == "sɔ oʃ"
 
 
+# Words and their pronunciations in Wiktionary, without stress and syllables.
+OF_WIKTIONARY = {
+    "hu": ("szia", "sijɒ"),
+    "pl": ("dziękuję", "d͡ʑɛŋkujɛ"),
+    "ka": ("გამარჯობა", "ɡamard͡ʒoba"),
+    "el": ("καλημέρα", "kalimeɾa"),
+    "hi": ("नमस्ते", "nəməst̪eː"),
+    "ko": ("한국", "ha̠nɡuk̚"),
+    "ja": ("ありがとう", "a̠ɾʲiɡa̠to̞ː"),
+    "uk": ("дякую", "dʲɐkʊjʊ"),
+    "pt-BR": ("obrigado", "obɾiɡadu"),
+}
+
+
+@pytest.mark.parametrize("language", OF_WIKTIONARY)
+def test_the_shipped_model_reads_seven_scripts(language: str) -> None:
+    word, pronunciation = OF_WIKTIONARY[language]
+    assert phonemize(word, language=language) == pronunciation
+    assert phonemizer.phonemize(word, language, strip=True, with_stress=True) == pronunciation
+
+
 def test_the_table_of_codes_is_that_of_its_package(tmp_path: Path) -> None:
     pytest.importorskip("iso639")  # iso639-lang
     codes.main([str(tmp_path / "languages.tsv")])
