@@ -73,7 +73,7 @@ def measured(folder: Path) -> list[Row]:
     taught = [_dictionary(word) for word in task.splits["train"]["word"]]
     with PEERS.open(newline="", encoding="utf-8") as file:
         peers = {row["dictionary"]: row for row in csv.DictReader(file) if row["peer"] == PEER}
-    iso639, rows = importlib.import_module("iso639"), []
+    rows = []
     for name, of in sorted(found.items()):
         predictions, references = map(list, zip(*of, strict=True))
         figures = {
@@ -81,8 +81,12 @@ def measured(folder: Path) -> list[Row]:
         }
         wrong = [(one, listed) for one, listed in of if one not in listed]
         near = sum(_plain(one) in map(_plain, listed) for one, listed in wrong)
-        language = iso639.Lang(name.split("_")[0]).name.partition(" (")[0]
-        row = {"dictionary": name, "language": language, "train_words": taught.count(name), "test_words": len(of)}
+        row = {
+            "dictionary": name,
+            "language": _language(name.split("_")[0]),
+            "train_words": taught.count(name),
+            "test_words": len(of),
+        }
         row |= {name: f"{figures[name]:.2f}" for name in FIGURES}
         row["marks"] = f"{100 * near / max(1, len(wrong)):.1f}"
         rows.append(row | {f"peer_{key}": peers[name][key] for key in PEER_FIGURES})
@@ -139,6 +143,16 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 
 def _mean(rows: list[Row], key: str) -> str:
     return f"{fmean(float(row[key]) for row in rows):.2f}"
+
+
+def _language(code: str) -> str:
+    """The English name of a language, also of one whose code ISO 639 has given up."""
+    iso639 = importlib.import_module("iso639")
+    try:
+        language = iso639.Lang(code)
+    except iso639.exceptions.DeprecatedLanguageValue as former:
+        language = former
+    return str(language.name).partition(" (")[0]
 
 
 def _dictionary(word: str) -> str:
