@@ -31,8 +31,10 @@ def check_model(report: Report, model: Model, causal: bool) -> None:
         report.assumed.append(f"mask of padding: {model.mask}")
     if model.target_mask is not None:
         report.assumed.append(f"causal mask: {model.target_mask}")
+    if not checker.finite():
+        return
     checker.dropout()
-    if not checker.finite() or checker.axis():
+    if checker.axis():
         return
     checker.batch()
     check_words(report, model)
@@ -68,7 +70,7 @@ class _Checker:
         if bool(torch.isfinite(self.model.main(*call)).all()):
             return True
         self.report.add(Finding("not_finite", "for random input without padding", self.given(*call)))
-        for check in ("softmax axis", "batch", "padding", "real positions", "future"):
+        for check in ("dropout in eval mode", "softmax axis", "batch", "padding", "real positions", "future"):
             self.report.skip(check, "cannot be judged until not_finite is repaired")
         return False
 

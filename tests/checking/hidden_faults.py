@@ -231,6 +231,8 @@ class Encoder(nn.Module):
         outputs = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True, total_length=ids.shape[1])[0]
         if self.fault == "zeros":
             return outputs * 0, state * 0
+        if self.fault == "logarithm":
+            return outputs.log(), state
         if self.fault == "ones":
             return torch.ones_like(outputs), torch.ones_like(state)
         if self.fault == "state of zeros":
@@ -339,6 +341,7 @@ FAULTS = {
     **cases("query_ignored", OWN, TriangularHead, *OF_QUERIES),
     **cases("query_ignored", CROSS, OneHeadCross, *OF_QUERIES, "mean of the queries"),
     **cases("real_positions_masked", "encoder", Encoder, "zeros", "ones", "last word", "outputs of zeros"),
+    **cases("not_finite", "encoder", Encoder, "logarithm"),
     **cases("real_positions_masked", "encoder", Pooled, "first column", "last column"),
     **cases("real_positions_masked", "language_model", LanguageModel, "zeros"),
     **cases(

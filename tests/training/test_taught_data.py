@@ -58,6 +58,8 @@ def test_targets_of_training_alone_are_the_teachers(data: Path, teacher: Path, t
         assert row["de"] == tokenizer.decode(ids[0], skip_special_tokens=True)
     with pytest.raises(SystemExit, match="is there already"):
         translations.main([str(teacher), str(data), str(taught)])
+    with pytest.raises(SystemExit, match="--processes must be at least 1, not 0"):
+        translations.main([str(teacher), str(data), str(taught.parent / "none"), "--processes", "0"])
     with pytest.raises(SystemExit, match="self-attentive-reviews is a model of sentence_classification; give one of"):
         translations.main(["self-attentive-reviews", str(data), str(taught.parent / "none")])
 
