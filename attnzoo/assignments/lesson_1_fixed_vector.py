@@ -10,7 +10,10 @@ from torch import Tensor, nn
 
 
 class Encoder(nn.Module):
-    """A bidirectional GRU. Its last two states are the vector of a sentence (Cho et al., 2014, 2.2: one direction)."""
+    """A bidirectional GRU. The last states of both directions are the vector of a sentence.
+
+    Cho et al. (2014, section 2.2) use one direction.
+    """
 
     def __init__(self, vocab_size: int = 20, embedding_size: int = 8, hidden_size: int = 6):
         super().__init__()
@@ -26,7 +29,7 @@ class Encoder(nn.Module):
             lengths: (B,), the number of words of each sentence, in any order
 
         Returns:
-            (B, 2H): the state of the forward GRU after the last word, and beside it the state of the backward GRU after
-            the first word
+            (B, 2H): the state of the forward GRU after the last word, concatenated with the state of the backward GRU
+            after the first word
         """
         raise NotImplementedError("write forward")

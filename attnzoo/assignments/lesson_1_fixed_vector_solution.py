@@ -9,7 +9,10 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 
 class Encoder(nn.Module):
-    """A bidirectional GRU. Its last two states are the vector of a sentence (Cho et al., 2014, 2.2: one direction)."""
+    """A bidirectional GRU. The last states of both directions are the vector of a sentence.
+
+    Cho et al. (2014, section 2.2) use one direction.
+    """
 
     def __init__(self, vocab_size: int = 20, embedding_size: int = 8, hidden_size: int = 6):
         super().__init__()

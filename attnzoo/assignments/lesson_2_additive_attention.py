@@ -4,7 +4,7 @@ The score of query t and key s is ``v · tanh(W query_t + U key_s)`` (Bahdanau e
 of the scores over s gives the weights, and the context of query t is the weighted sum of the keys. Padding gets the
 weight 0. Do not use a loop.
 
-Dimensions: B batch, T queries, S keys, Q width of a query, K width of a key, A width of the sum.
+Dimensions: B batch, T queries, S keys, Q width of a query, K width of a key, A width of the hidden layer.
 """
 
 from torch import Tensor, nn

@@ -1,6 +1,6 @@
 """Lesson 2: Bahdanau's attention, for all queries of a batch at once. A solution.
 
-Dimensions: B batch, T queries, S keys, Q width of a query, K width of a key, A width of the sum.
+Dimensions: B batch, T queries, S keys, Q width of a query, K width of a key, A width of the hidden layer.
 """
 
 import torch

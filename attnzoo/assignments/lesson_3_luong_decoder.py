@@ -28,7 +28,7 @@ class LuongDecoder(nn.Module):
         self.out = nn.Linear(size, vocab_size)
 
     def start(self, source: Tensor, source_mask: Tensor) -> State:
-        """The state before the first word; it is complete, do not change it.
+        """Return the state before the first word. This method is complete; do not change it.
 
         Args:
             source: (B, S), ids
@@ -57,5 +57,8 @@ class LuongDecoder(nn.Module):
         raise NotImplementedError("write step")
 
     def reorder(self, state: State, rows: Tensor) -> State:
-        """The state of a beam search, after it chose its hypotheses: row i is row ``rows[i]`` of the state given."""
+        """Reorder the state: row i of the new one is row ``rows[i]`` of the given one.
+
+        A beam search calls it after it chose its hypotheses.
+        """
         raise NotImplementedError("write reorder")

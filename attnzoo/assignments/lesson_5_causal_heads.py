@@ -20,7 +20,7 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Attend to the words up to each word.
+        """Let each word attend to itself and the words before it.
 
         Args:
             x: (B, T, D)

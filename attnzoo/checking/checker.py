@@ -16,7 +16,7 @@ from .layer import hidden_keys
 from .mask_checks import check_loss, check_mask
 from .model import LENGTH, TARGET_LENGTH, understand_model
 from .model_checks import check_model
-from .options import LISTED, OptionError, check_options
+from .options import KINDS, LISTED, OptionError, check_options
 from .paper_check import check_beside
 from .report import Finding, Report
 from .step_checks import check_decoder, check_steps
@@ -137,7 +137,7 @@ def kind_of(module: Any) -> str:
         pattern = getattr(config, "attention_pattern", None)
         is_causal = "CausalLM" in name or "LMHead" in name or pattern == "causal"
         return "language_model" if is_causal or getattr(config, "is_decoder", False) else "encoder"
-    raise OptionError(f"state the kind of {type(module).__name__}: attnzoo.check(module, kind=...), one of\n{LISTED}")
+    raise OptionError(f"state the kind of {type(module).__name__}, one of {', '.join(KINDS)}\n{LISTED}")
 
 
 def _check(

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from .layer import NAMES, PADDING_SHAPES, PAIR_SHAPES, WIDTHS, Layer, OneOutputError, Sizes, all_sizes, mask_forms
-from .subject import TOLERANCE, CannotCallError, Subject, first_line, largest_difference
+from .subject import TOLERANCE, CannotCallError, Subject, attempts, first_line, largest_difference
 
 OF_TARGET = ("tgt", "trg", "target", "dec", "self", "causal", "future", "ahead")  # in the names of masks
 OF_ANOTHER = NAMES["key"][3:]  # keys that are not those of self-attention
@@ -193,7 +193,7 @@ def how_to_adapt(subject: Subject, is_self: bool, errors: dict[str, str]) -> str
     """The text of the error for a signature that is not understood."""
     kind = "self_attention" if is_self else "attention"
     arguments = "x, mask" if is_self else "query, key, value, mask"
-    tried = "; ".join(f"{what}: {error}" for what, error in list(errors.items())[:4])
+    tried = attempts(errors, 4)
     return (
         f"cannot call {subject.name} as kind={kind!r} ({tried}). Write an adapter and check that:\n"
         f"    def adapter({arguments}):\n"

@@ -15,6 +15,7 @@ from .subject import (
     DEEP_TOLERANCE,
     CannotCallError,
     Subject,
+    attempts,
     first_line,
     gap,
     largest_difference,
@@ -173,7 +174,7 @@ def understand_model(
                 working.append(found)
                 break
     if not working:
-        tried = "; ".join(f"{what}: {error}" for what, error in list(errors.items())[:3])
+        tried = attempts(errors, 3)
         raise CannotCallError(
             f"cannot call {subject.name} as kind={kind!r} ({tried}). Write an adapter and check that:\n"
             f"    {ADAPTERS[kind]}\nPass vocab_size=... or width=..., and pad=..., if the code has no such attributes."

@@ -100,8 +100,8 @@ class _Checker:
             shape, axes = tuple(event.result.shape), normalised_axes(event.result.detach())
             is_single = not axes and bool((event.result == 1).all())
             if is_single or (axes and all(shape[axis] in (rows, TARGET_LENGTH) for axis in axes)):
-                what = f"axis {axes[0]}" if axes else "an axis of size 1"
-                where = f"weights of shape {shape} sum to one over {what}, but the source has length {LENGTH}"
+                what = f"sum to one over axis {axes[0]}" if axes else "are normalised one by one"
+                where = f"weights of shape {shape} {what}, but the source has length {LENGTH}"
                 self.report.add(Finding("softmax_wrong_axis", where, self.given(*call)))
                 for check in ("batch", "padding", "real positions", "future"):
                     self.report.skip(check, "cannot be judged until softmax_wrong_axis is repaired")

@@ -68,7 +68,7 @@ def check_options(kind: str | None, options: dict[str, Any], functions: dict[str
         OptionError: a value cannot be used, or some do not go together.
     """
     if kind is not None and not (_is_text(kind) and kind in KINDS):
-        raise OptionError(f"unknown kind {kind!r}; choose one of\n{LISTED}")
+        raise OptionError(f"unknown kind {kind!r}; choose one of {', '.join(KINDS)}\n{LISTED}")
     for name, value in options.items():
         words, is_usable = VALUES[name]
         if value is not None and not is_usable(value):

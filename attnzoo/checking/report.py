@@ -17,7 +17,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     "future_leaked": (
         "the future leaks",
         "A position sees later tokens, so the training loss is low although generation is poor.\n"
-        "Query t may see keys 0 to t: torch.tril(torch.ones(T, T)). Set all other scores to -inf before the softmax.",
+        "Query t may see keys 0 to t: torch.tril(torch.ones(T, T)). Hide all other scores before the softmax.",
     ),
     "weights_not_normalised": (
         "attention weights do not sum to one",

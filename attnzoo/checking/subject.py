@@ -21,6 +21,13 @@ class CannotCallError(ValueError):
     """The check cannot call the code; the message shows the adapter to write."""
 
 
+def attempts(errors: dict[str, str], count: int) -> str:
+    """What the first attempts raised, each with how it was made; only the error if it was always the same."""
+    if len({*errors.values()}) == 1:
+        return next(iter(errors.values()))
+    return "; ".join(f"{what}: {error}" for what, error in list(errors.items())[:count])
+
+
 class Subject:
     """A module or a function that is checked.
 

@@ -27,6 +27,8 @@ def main(arguments: list[str]) -> None:
     if options.output is not None and (options.output.is_dir() or not options.output.parent.is_dir()):
         raise ValueError(f"--output {str(options.output)!r} must be a file in a folder that exists")
     path = Path(place)
+    if options.format != "gradescope" and not path.exists():  # Gradescope's students get a result that says it
+        raise ValueError(f"there is no file {place}")
     given = {each: getattr(options, each) for each in ("kind", "hints", "seconds", "megabytes")}
     assignment = read_assignment(options.assignment, **given)
     told = {each: getattr(options, each) for each in ("paper", "call") if getattr(options, each) is not None}

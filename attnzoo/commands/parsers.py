@@ -138,15 +138,18 @@ def check_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo check``."""
     description = (
         "Check attention code by its properties, in a process of its own with limits, and give points. "
-        "The exit code is 1 if a property does not hold; for Gradescope it is 0, since the result tells."
+        "The exit code is 1 if a property does not hold; for Gradescope it is 0, since the score is in the result."
     )
     example = "attention.py:Attention --kind self_attention --format junit -o result.xml"
     parser = command_parser("attnzoo check", description, example)
-    parser.add_argument("code", metavar="FILE.py:NAME", help="a class that can be made, a module or a function")
+    parser.add_argument(
+        "code", metavar="FILE.py:NAME", help="a class, made with the assignment's arguments; a module; or a function"
+    )
     kinds = "attention, self_attention, mask, loss, encoder, decoder_step, language_model or encoder_decoder"
     parser.add_argument("--kind", help=f"{kinds} (default: that of the assignment)")
     parser.add_argument("--paper", help="compare the values of a step with this paper's, such as bahdanau2014")
-    told = "how the step is called: 'token, state, keys, mask -> logits, state, alignment' (default: by its names)"
+    told = "how the step is called: 'token, state, keys, mask -> logits, state, alignment'"
+    told += " (default: by the names of the arguments)"
     parser.add_argument("--call", metavar="LINE", help=told)
     assignment = "YAML with kind, arguments, options, points of each property, hints, seconds, megabytes, seed"
     parser.add_argument("--assignment", type=Path, metavar="FILE", help=assignment)
@@ -156,11 +159,18 @@ def check_parser() -> argparse.ArgumentParser:
     )
     formats = (*OF_SUBMISSION, *OF_SOLUTION, AUTOGRADER)
     parser.add_argument("--format", choices=formats, default="text", help=written)
-    hints = "what is told: that something is wrong, which property, or where and why (default: where)"
+    hints = "what is told: that something is wrong, which property, or where and why"
+    hints += " (default: that of the assignment, or where)"
     parser.add_argument("--hints", choices=HINTS, help=hints)
-    parser.add_argument("--seconds", type=int, help="of one core that the code may take (default: 60)")
-    parser.add_argument("--megabytes", type=int, help="of memory that the code may take (default: 2000)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to a file (default: print)")
+    parser.add_argument(
+        "--seconds", type=int, help="of one core that the code may take (default: that of the assignment, or 60)"
+    )
+    parser.add_argument(
+        "--megabytes", type=int, help="of memory that the code may take (default: that of the assignment, or 2000)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="a file to write (default: print); gradescope-zip needs it"
+    )
     return parser
 
 
@@ -171,7 +181,7 @@ def assignment_parser() -> argparse.ArgumentParser:
         "property, and a note for the teacher with the commands that grade it."
     )
     parser = command_parser("attnzoo assignment", description, "2 additive")
-    parser.add_argument("lesson", type=int, choices=range(1, 6), help="the part of the lesson, 1 to 5")
+    parser.add_argument("lesson", type=int, choices=range(1, 6), help="the lesson, 1 to 5")
     parser.add_argument("folder", type=Path, help="a new folder")
     return parser
 

@@ -59,7 +59,10 @@ def _printable(text: str) -> str:
 
 
 def as_gradescope(grade: Grade) -> str:
-    """The results.json of a Gradescope autograder."""
+    """The results.json of a Gradescope autograder.
+
+    Students read it, so it leaves out what could not be judged and has no points.
+    """
     tests = [
         {
             "name": test.name,
@@ -71,7 +74,7 @@ def as_gradescope(grade: Grade) -> str:
         }
         for test in grade.tests
     ]
-    told = "\n".join([*grade.problems, *grade.told])
+    told = "\n".join([*grade.problems, *grade.told_assumed])
     content = {"score": grade.points, "output": told, "stdout_visibility": "hidden", "tests": tests}
     return json.dumps(content, indent=1)
 

@@ -9,15 +9,17 @@ from .assignment import Assignment
 PROBLEMS = {
     "does_not_load": (
         "the file cannot be loaded",
-        "Run the file by itself first, and give the class its default sizes.",
+        "Run the file by itself first. The names of the file and of the class must be those of the assignment.",
     ),
     "cannot_be_made": (
         "the class cannot be made",
-        "Compare __init__ with the key 'arguments' of the assignment. If the solution fails, too, correct the key.",
+        "Compare __init__ with the key 'arguments' of the assignment (--assignment FILE.yaml). If the solution fails, "
+        "too, correct the key.",
     ),
     "wrong_options": (
         "the assignment cannot be used",
-        "This is no fault of the code. Correct the keys 'kind' and 'options' of the assignment.",
+        "This is no fault of the code. Correct the keys 'kind', 'options' and 'points' of the assignment, or the "
+        "options of the command.",
     ),
     "cannot_be_called": (
         "the code cannot be called",
@@ -70,8 +72,12 @@ class Grade:
     @property
     def told(self) -> list[str]:
         """What was assumed and what was not judged, one text for each."""
-        unjudged = [f"not judged: {name}: {reason}" for name, reason in self.not_judged.items()]
-        return [*unjudged, *(f"assumed: {text}" for text in self.assumed)]
+        return [f"not judged: {name}: {reason}" for name, reason in self.not_judged.items()] + self.told_assumed
+
+    @property
+    def told_assumed(self) -> list[str]:
+        """What was assumed, one text for each."""
+        return [f"assumed: {text}" for text in self.assumed]
 
     @property
     def passed(self) -> bool:
@@ -80,7 +86,10 @@ class Grade:
 
 
 def grade(subject: str, report: dict[str, Any], assignment: Assignment) -> Grade:
-    """Give points for a report. A property that could not be judged gets none, and the reason is told."""
+    """Give points for a report. A property that could not be judged gets none, and the reason is told.
+
+    A property that does not hold is told even if the assignment gives no points for it.
+    """
     broken: dict[str, list[dict[str, Any]]] = {}
     problems = []
     for finding in report["findings"]:
@@ -95,6 +104,7 @@ def grade(subject: str, report: dict[str, Any], assignment: Assignment) -> Grade
     for finding in report["findings"] if assignment.hints != "where" else []:  # a reason must not tell the fault
         reasons = {name: text.replace(finding["name"], repr(finding["property"])) for name, text in reasons.items()}
     points = assignment.points or dict.fromkeys([*checked, *broken, *report.get("asserted", [])], 1)
+    points = points | {name: 0 for name in broken if name not in points}
     tests = []
     for name, out_of in points.items():
         if name in broken:

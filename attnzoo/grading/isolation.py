@@ -39,7 +39,7 @@ def check_apart(path: Path, name: str, assignment: Assignment) -> dict[str, Any]
     token = secrets.token_hex()  # the code does not know it, so that it cannot write a report of its own
     request = {"path": os.path.abspath(path), "name": name, "channel": writing, "token": token}
     limits = ("megabytes", "seconds")
-    request |= {each: getattr(assignment, each) for each in ("kind", "arguments", "options", "seed", *limits)}
+    request |= {each: getattr(assignment, each) for each in ("kind", "arguments", "options", "points", "seed", *limits)}
     printed: list[bytes] = []
     reports: list[bytes] = []
     with _temporary_folder() as folder:

@@ -34,6 +34,6 @@ def expect(target: Any, prop: str, **assignment: Any) -> None:
         torch.manual_seed(asked.seed)
         made = target(**asked.arguments) if inspect.isclass(target) else target
         _reports[key] = last = (target, check(made, asked.kind, **asked.options).as_json())
-    (test,) = grade(getattr(target, "__name__", type(target).__name__), last[1], asked).tests
+    test = grade(getattr(target, "__name__", type(target).__name__), last[1], asked).tests[0]
     if test.status in (FAILED, NOT_JUDGED):
         raise AssertionError(test.message)

@@ -102,7 +102,8 @@ def run(request: dict[str, Any], begin: Callable[[], object]) -> dict[str, Any]:
     import torch
 
     from ..checking.checker import check
-    from ..checking.options import OptionError
+    from ..checking.options import VALUES, OptionError, check_options
+    from ..checking.report import PROPERTIES
 
     torch.set_num_threads(1)
     random.seed(request["seed"])
@@ -111,6 +112,13 @@ def run(request: dict[str, Any], begin: Callable[[], object]) -> dict[str, Any]:
     stage = "wrong_options"
     try:
         inspect.signature(check).bind(None, request["kind"], **options)
+        check_options(
+            request["kind"], dict.fromkeys(VALUES) | {name: options[name] for name in options if name in VALUES}, {}
+        )
+        unknown = {*request["points"]} - {*PROPERTIES.values()}
+        if unknown:
+            known = ", ".join(dict.fromkeys(PROPERTIES.values()))
+            raise OptionError(f"points has the unknown properties {sorted(unknown)}; there are {known}")
         limit(request["megabytes"], request["seconds"])
         begin()
         stage = "does_not_load"

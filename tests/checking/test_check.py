@@ -1,4 +1,4 @@
-"""``attnzoo.check`` finds every fault of the zoo by its name, and nothing in correct code."""
+"""What a report of ``attnzoo.check`` says, what cannot be judged, and what is an error."""
 
 import re
 from collections.abc import Callable
@@ -8,45 +8,12 @@ import pytest
 import torch
 
 import attnzoo
-from tests.checking.correct import CORRECT, ViewHeads
-from tests.checking.faulty import FAULTY, CausalHead
-from tests.checking.unseen import RIGHT, UNSEEN, Loop, lengths_state
-
-
-@pytest.mark.parametrize("name", FAULTY)
-def test_every_fault_is_found_by_its_name_alone(name: str) -> None:
-    torch.manual_seed(0)
-    arguments, options = FAULTY[name].make()
-    report = attnzoo.check(*arguments, **options)
-    assert report.names == [FAULTY[name].fault], report
-    assert not report
-    assert FAULTY[name].fault in str(report)
-
-
-@pytest.mark.parametrize("name", CORRECT)
-def test_nothing_is_found_in_correct_code(name: str) -> None:
-    torch.manual_seed(0)
-    arguments, options = CORRECT[name]()
-    report = attnzoo.check(*arguments, **options)
-    assert report.passed, report
-    assert report.checked
-
-
-@pytest.mark.parametrize("name", UNSEEN)
-def test_faults_in_other_conventions_are_found(name: str) -> None:
-    torch.manual_seed(0)
-    arguments, options = UNSEEN[name].make()
-    report = attnzoo.check(*arguments, **options)
-    assert report.names == [UNSEEN[name].fault], report
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", RIGHT)
-def test_nothing_is_found_in_the_same_code_without_the_fault(name: str) -> None:
-    torch.manual_seed(0)
-    arguments, options = RIGHT[name]()
-    report = attnzoo.check(*arguments, **options)
-    assert report.passed, report
+from attnzoo.checking import CannotCallError
+from tests.checking.correct import ViewHeads
+from tests.checking.decoder_blocks import OwnTriangle
+from tests.checking.faulty import CausalHead
+from tests.checking.hidden_faults import FAULTS, Cross, Encoder, HeadsInALoop, Own
+from tests.checking.unseen import Loop, lengths_state
 
 
 def test_a_finding_is_reproducible() -> None:
@@ -133,3 +100,42 @@ def test_a_stated_convention_is_believed() -> None:
 def test_what_cannot_be_checked_is_an_error_that_shows_an_adapter(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         call()
+
+
+@pytest.mark.parametrize(("module", "kind"), [(Cross, "attention"), (Own, "self_attention")])
+def test_a_row_without_keys_that_is_not_finite_is_not_judged_and_said(module: type[Cross | Own], kind: str) -> None:
+    torch.manual_seed(0)
+    assert "is infinite" in attnzoo.check(module("-inf in hidden rows"), kind).not_checked["rows without keys"]
+    assert "rows without keys" not in attnzoo.check(module(), kind).not_checked
+
+
+@pytest.mark.parametrize("fault", ["one query", "one output for all queries"])
+@pytest.mark.parametrize(("module", "kind"), [(Cross, "attention"), (Own, "self_attention")])
+def test_one_output_where_each_query_needs_one_is_an_error(module: type[Cross | Own], kind: str, fault: str) -> None:
+    with pytest.raises(CannotCallError, match=r"one output for all of \d+ queries: it returned \[\(\d+, 1, 12\)"):
+        attnzoo.check(module(fault), kind)
+
+
+def test_a_decoder_block_as_self_attention_is_an_error() -> None:
+    with pytest.raises(CannotCallError, match="takes memory, another sequence; pass kind='attention'"):
+        attnzoo.check(OwnTriangle(), "self_attention")
+
+
+def test_a_causal_pattern_is_not_assumed_of_shared_weights() -> None:
+    (_, make) = FAULTS["TriangularHead: weights of query 0"]
+    (module, kind), options = make()
+    assert "query_ignored" in attnzoo.check(module, kind, **options).not_checked["future"]
+
+
+def test_heads_whose_number_is_not_known_are_not_judged() -> None:
+    module = HeadsInALoop("first head alone")
+    del module.num_heads
+    assert "Pass num_heads" in attnzoo.check(module, "self_attention").not_checked["heads"]
+    assert attnzoo.check(module, "self_attention", num_heads=3).names == ["heads_unused"]
+
+
+def test_a_state_that_is_the_same_for_all_words_is_told() -> None:
+    torch.manual_seed(0)
+    report = attnzoo.check(Encoder("state of zeros"), "encoder")
+    assert report.passed
+    assert "a state that is the same for all words is meant to be" in report.assumed

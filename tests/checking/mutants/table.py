@@ -20,10 +20,6 @@ class Subject:
     shows: str = ""  # in which property the fault shows
     names: tuple[str, ...] = ()  # each of these names of docs/check.md is right; none if the page has no name for it
 
-    @property
-    def right(self) -> bool:
-        return not self.fault
-
 
 WIDTH, BAHDANAU, VOCABULARY = {"width": 6}, {"width": (6, 8)}, {"vocab_size": 11}
 HEADS = {"width": 8, "num_heads": 2}
