@@ -181,7 +181,14 @@ def _slopes(context: Tensor, parts: list[Tensor], sizes: Sizes) -> list[list[Ten
         if total.requires_grad:
             found = torch.autograd.grad(total, parts, retain_graph=True, allow_unused=True)
         by_query.append([torch.zeros_like(p) if s is None else s for s, p in zip(found, parts, strict=True)])
-    return [list(each) for each in zip(*by_query, strict=True)]
+    return [_without_rounding(each) for each in zip(*by_query, strict=True)]
+
+
+def _without_rounding(slopes: tuple[Tensor, ...]) -> list[Tensor]:
+    """The same with zeros in place of rounding, as by weights that their sum divides again when one key is shown."""
+    largest = max(float(slope.abs().nan_to_num(0.0, 0.0).max()) for slope in slopes)
+    smallest = largest * torch.finfo(slopes[0].dtype).eps ** 0.75
+    return [slope.masked_fill(slope.abs() <= smallest, 0.0) for slope in slopes]
 
 
 def _query_axis(part: Tensor, slopes: list[Tensor], sizes: Sizes, is_self: bool) -> int | None:
