@@ -5,6 +5,7 @@ A call may make them all at once, or in a loop over rows, heads or queries; then
 Dimensions: B batch, H heads, T queries, S keys, D width.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -162,7 +163,7 @@ def _multipliers(events: list[Event], sizes: Sizes) -> Iterator[tuple[int, Tenso
     """The factors with an axis of queries and one of keys that are multiplied with another tensor of the input."""
     needed = sorted((sizes.queries, sizes.keys))
     for number, event in enumerate(events):
-        parts = [part for part in event.tensors if not is_weight(part)]
+        parts = [part for part in event.factors if not is_weight(part)]
         if event.function not in PRODUCTS or len(parts) != 2 or normalised_axes(event.result.detach()):
             continue  # the product with the inverse of their sum makes weights, and does not use them
         for part in parts:
@@ -180,7 +181,14 @@ def _slopes(context: Tensor, parts: list[Tensor], sizes: Sizes) -> list[list[Ten
         if total.requires_grad:
             found = torch.autograd.grad(total, parts, retain_graph=True, allow_unused=True)
         by_query.append([torch.zeros_like(p) if s is None else s for s, p in zip(found, parts, strict=True)])
-    return [list(each) for each in zip(*by_query, strict=True)]
+    return [_without_rounding(each) for each in zip(*by_query, strict=True)]
+
+
+def _without_rounding(slopes: tuple[Tensor, ...]) -> list[Tensor]:
+    """The same with zeros in place of rounding, as by weights that their sum divides again when one key is shown."""
+    largest = max(float(slope.abs().nan_to_num(0.0, 0.0).max()) for slope in slopes)
+    smallest = largest * torch.finfo(slopes[0].dtype).eps ** 0.75
+    return [slope.masked_fill(slope.abs() <= smallest, 0.0) for slope in slopes]
 
 
 def _query_axis(part: Tensor, slopes: list[Tensor], sizes: Sizes, is_self: bool) -> int | None:
@@ -277,11 +285,12 @@ def measured_scale(inside: Inside, sizes: Sizes, is_self: bool) -> Scale | str:
                 if slope is None:
                     continue
                 shown = slope != 0
-                norms += torch.stack([(slope * shown).square().sum(), (values * shown).square().sum()]).detach()
+                norms += torch.stack([slope[shown].square().sum(), values[shown].square().sum()]).detach()
                 count += int(shown.sum())
-            if not count or not float(norms.min()):
+            factor = float((norms[0] / norms[1]).sqrt())
+            if count % 2 or not 0 < factor < math.inf:  # NaN, too
                 return "the scores are not a dot product of a query and a key"
-            measured.append(Scale(float((norms[0] / norms[1]).sqrt()), count // 2))
+            measured.append(Scale(factor, count // 2))
     if not measured:
         return "no scores were recognised" if inside.normalised else "no softmax was recognised"
     first = measured[0]

@@ -20,6 +20,7 @@ Call = tuple[Tensor, Tensor, Tensor]
 
 def check_keys(checker: LayerChecker) -> None:
     """The weights depend on the query and on the keys."""
+    same = {"keys": "other keys give the same weights", "query": "another query gives the same weights"}
     for name, test in (("keys", _other_keys), ("query", _other_queries)):
         if name == "query" and "query_ignored" in checker.report.names:
             checker.report.done(name)
@@ -30,9 +31,7 @@ def check_keys(checker: LayerChecker) -> None:
             continue
         checker.report.done(name)
         if ignored:
-            where = f"another {name} gives the same weights"
-            fault = "keys_ignored" if name == "keys" else "query_ignored"
-            checker.report.add(checker.finding(fault, where, checker.layer.inputs(checker.sizes)))
+            checker.report.add(checker.finding(f"{name}_ignored", same[name], checker.layer.inputs(checker.sizes)))
 
 
 def one_set_of_weights(checker: LayerChecker, sizes: Sizes) -> Finding | None:
@@ -111,12 +110,13 @@ def _weights_stay(checker: LayerChecker, change: Callable[[Call, Call], Call]) -
 def _ignored_in_scores(checker: LayerChecker, is_query: bool) -> bool | str:
     if isinstance(checker.inside, str):
         return checker.inside
-    seen = []
-    for weights in checker.inside.normalised:
-        for query, key, entry in entries_of(weights, checker.sizes, True):
-            positions = positions_of(entry, checker.inside.inputs[0])
-            of_query = bool(positions - {key}) if query is None else query in positions
-            seen.append(of_query if is_query else key in positions)
-    if not seen:
+    leaf = checker.inside.inputs[0]
+    parts = [part for weights in checker.inside.normalised for part in entries_of(weights, checker.sizes, True)]
+    entries = [(query, key, positions_of(entry, leaf)) for query, key, entry in parts]
+    if not entries:
         return "the scores of single keys were not recognised"
-    return not (all(seen) if is_query else any(seen))
+    # Some may be constants, as those that are multiplied by a mask of zeros; that all are is a fault.
+    entries = [entry for entry in entries if entry[2]] or entries
+    if is_query:
+        return not all(bool(seen - {key}) if query is None else query in seen for query, key, seen in entries)
+    return not any(key in seen for _, key, seen in entries)

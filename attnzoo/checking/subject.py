@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+from torch.overrides import TorchFunctionMode
 
 from .tracing import Trace, masks_of_one_type
 
@@ -42,10 +44,15 @@ class Subject:
         self.modules = modules_of(target)
         self.target = target
         if isinstance(target, nn.Module):
-            self.target = copy.deepcopy(target).cpu().eval().to(dtype)
+            self.target = _copied(target).cpu().eval().to(dtype)
             self.modules = [self.target]
-            _fill_zeros(self.target)
         parameters = [parameter for module in self.modules for parameter in module.parameters()]
+        if any(isinstance(parameter, UninitializedParameter) for parameter in parameters):
+            raise CannotCallError(
+                f"{self.name} has lazy modules, which have no shapes yet: call it once before the check"
+            )
+        if isinstance(target, nn.Module):
+            _fill_zeros(self.target)
         self.dtype = parameters[0].dtype if parameters else dtype
         self.has_parameters = bool(parameters)
         self.without_dropout = False
@@ -100,6 +107,22 @@ class Subject:
         """The first of these attributes that one of its modules has, from the outside inwards; None without one."""
         found = (getattr(part, name, None) for part in self.parts for name in names)
         return next((value for value in found if isinstance(value, int | float)), None)
+
+
+class _Detached(TorchFunctionMode):
+    """Copy a tensor that has a graph, such as weights kept from an earlier call, without its graph."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is Tensor.__deepcopy__ and not args[0].is_leaf:
+            return args[0].detach().clone()
+        return func(*args, **kwargs or {})
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    with _Detached():
+        return copy.deepcopy(module)
 
 
 def _fill_zeros(module: nn.Module) -> None:

@@ -34,15 +34,15 @@ DROPOUTS = {
     torch.dropout,
     torch.feature_dropout,
 }
+ADDED_PRODUCTS = {torch.baddbmm, torch.addmm, Tensor.baddbmm, Tensor.addmm}  # each adds one to its first argument
 PRODUCTS = {
+    *ADDED_PRODUCTS,
     torch.matmul,
     torch.bmm,
     torch.mm,
     torch.mv,
     torch.dot,
     torch.einsum,
-    torch.baddbmm,
-    torch.addmm,
     functional.linear,
     functional.conv1d,
     Tensor.matmul,
@@ -87,6 +87,11 @@ class Event(NamedTuple):
         parts = [part for each in self.arguments for part in (each if isinstance(each, list | tuple) else (each,))]
         return [part for part in parts if isinstance(part, Tensor)]
 
+    @property
+    def factors(self) -> list[Tensor]:
+        """The tensors that a product multiplies; what it adds, such as a mask, does not make it a projection."""
+        return self.tensors[1:] if self.function in ADDED_PRODUCTS else self.tensors
+
 
 class Trace(TorchFunctionMode):
     """Record the tensors of a call.
@@ -119,7 +124,7 @@ class Trace(TorchFunctionMode):
             if isinstance(part, Tensor) and part.is_floating_point() and 0 < part.numel() <= LARGEST:
                 edge = get_gradient_edge(part) if part.grad_fn is not None else None
                 event = Event(func, (*args, *kwargs.values()), part, edge, None)  # arguments by name follow the others
-                if func in PRODUCTS and edge is not None and any(map(is_weight, event.tensors)):
+                if func in PRODUCTS and edge is not None and any(map(is_weight, event.factors)):
                     event = event._replace(values=part.detach().clone())
                 self.events.append(event)
         return result

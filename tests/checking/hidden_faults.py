@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (its usual name)
 
 from tests.checking.decoder_blocks import NeedsMasks, OwnTriangle, TwoMasks
+from tests.checking.score_forms import CausalTorch, Leaks, Scores, called_before
 
 WIDTH, HEADS = 12, 3
 Made = tuple[tuple[Any, ...], dict[str, Any]]
@@ -362,6 +363,10 @@ FAULTS = {
     **functions("real_positions_masked", "loss", loss_without_last_column, constant_loss, pad=0),
     **cases("future_leaked", CROSS, TwoMasks, "ignored"),
     "NeedsMasks: ignored": ("future_leaked", lambda: ((NeedsMasks("ignored", guarded=False), CROSS), {})),
+    **cases("scale_missing", OWN, Scores, "added bias, without a scale"),
+    **cases("heads_unused", OWN, Scores, "divided again, without the last head"),
+    **cases("future_leaked", OWN, Scores, "multiplied scores", causal=True),
+    **cases("future_leaked", "language_model", Leaks, "both directions", "mean over time", "convolution", "attention"),
 }
 RIGHT: dict[str, Callable[[], Made]] = {
     "attention": lambda: ((Cross(), CROSS), {}),
@@ -385,4 +390,11 @@ RIGHT: dict[str, Callable[[], Made]] = {
     "shifted loss": lambda: ((shifted_loss, "loss"), {"pad": 0}),
     "loss without the first column": lambda: ((loss_without_first_column, "loss"), {"pad": 0}),
     "block with its own triangle": lambda: ((OwnTriangle(), CROSS), {}),
+    "scores added to a bias": lambda: ((Scores("added bias"), OWN), {"scale": "sqrt"}),
+    "scores added by a bias": lambda: ((Scores("bias that adds them"), OWN), {"scale": "sqrt"}),
+    "scores added to a mask": lambda: ((Scores("added mask"), OWN), {"scale": "sqrt", "causal": True}),
+    "weights divided again": lambda: ((Scores("divided again"), OWN), {"scale": "sqrt", "causal": True}),
+    "torch's module, causal": lambda: ((CausalTorch(), OWN), {"scale": "sqrt", "causal": True}),
+    "torch's module, mask of floats": lambda: ((CausalTorch(of_floats=True), OWN), {"scale": "sqrt", "causal": True}),
+    "weights kept of a call": lambda: ((called_before(), OWN), {"scale": "sqrt"}),
 }

@@ -12,7 +12,8 @@ from attnzoo.checking import CannotCallError
 from tests.checking.correct import ViewHeads
 from tests.checking.decoder_blocks import OwnTriangle
 from tests.checking.faulty import CausalHead
-from tests.checking.hidden_faults import FAULTS, Cross, Encoder, HeadsInALoop, Own
+from tests.checking.hidden_faults import FAULTS, Cross, Encoder, HeadsInALoop, OneHead, Own
+from tests.checking.score_forms import Leaks, called_before
 from tests.checking.unseen import Loop, lengths_state
 
 
@@ -139,3 +140,22 @@ def test_a_state_that_is_the_same_for_all_words_is_told() -> None:
     report = attnzoo.check(Encoder("state of zeros"), "encoder")
     assert report.passed
     assert "a state that is the same for all words is meant to be" in report.assumed
+
+
+def test_weights_kept_of_a_call_stay_in_the_module() -> None:
+    module = called_before()
+    assert attnzoo.check(module, "self_attention")
+    assert module.attention.grad_fn is not None
+    assert [*map(id, module.kept)] == [id(module.attention)]
+
+
+def test_lazy_modules_are_called_once_before() -> None:
+    module = torch.nn.Sequential(torch.nn.LazyLinear(6), OneHead())
+    with pytest.raises(CannotCallError, match="call it once before the check"):
+        attnzoo.check(module, "self_attention")
+
+
+def test_the_padding_of_a_language_model_that_leaks_is_not_judged() -> None:
+    report = attnzoo.check(Leaks("convolution"), "language_model")
+    assert report.names == ["future_leaked"]
+    assert report.not_checked["padding"] == "cannot be judged until future_leaked is repaired"
