@@ -15,8 +15,9 @@ from torch import Tensor
 
 from .find_masks import shows_keys, with_pairs
 from .head_checks import heads_apart, rows_permuted
+from .influence_checks import check_every_key, context_unused
 from .inside import Inside, look_inside, measured_scale
-from .layer import Layer, Sizes, all_sizes, hidden_keys
+from .layer import Layer, Sizes, hidden_keys
 from .layer_checker import LayerChecker, Test
 from .padding_checks import check_padding, fault_of_mask
 from .report import OTHER_PLACE, Finding, Report
@@ -31,6 +32,8 @@ Call = tuple[Tensor, Tensor, Tensor]
 def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None, scale: str | float | None) -> None:
     """Check one attention layer and fill the report."""
     checker = LayerChecker(report, layer, sizes)
+    if layer.place:
+        report.assumed.append("the output is the first part of the result that depends on the keys")
     if checker.stops(_inverted) or checker.stops(_finite):
         return
     report.done("finite output")
@@ -48,10 +51,13 @@ def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None,
     if checker.stops(heads_apart) or checker.stops(_batch):
         return
     report.done("batch")
+    if checker.stops(context_unused):
+        return
     check_keys(checker)
     if checker.stops(_own_position):
         return
     _check_future(checker, causal)
+    check_every_key(checker)
     check_padding(checker)
     check_sums(checker)
 
@@ -206,7 +212,7 @@ def _of_one_sequence(checker: LayerChecker, causal: bool | None) -> LayerChecker
     if len({*layer.widths}) > 1:
         return f"query, key and value have the widths {layer.widths}, so they are not the same sequence"
     layer = replace(layer, is_self=True)
-    sizes = all_sizes(layer)
+    sizes = checker.sizes._replace(queries=checker.sizes.keys)
     same = LayerChecker(checker.report, with_pairs(layer, sizes), sizes)
     same.tolerance = checker.tolerance
     return same

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .layer import WIDTHS
-from .subject import CannotCallError, Subject, first_line, largest_difference
+from .subject import CannotCallError, Subject, first_line, largest_difference, tensors_of
 
 TOKENS = (
     "token",
@@ -76,7 +76,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
     errors: list[str] = []
     working: list[tuple[bool, int, Any, int]] = []
     for takes_none, width, token, state, lay_out in itertools.product((True, False), widths, tokens, states, keys):
-        function = _bind(subject, roles, token, state, lay_out, is_lstm, takes_none)
+        function = _bind(subject, roles, token, state, lay_out, is_lstm, takes_none, vocabulary)
         query = torch.randn(ROWS, sizes[0], generator=torch.Generator().manual_seed(0)).to(subject.dtype)
         source = torch.randn(ROWS, LENGTH, width, generator=torch.Generator().manual_seed(1)).to(subject.dtype)
         try:
@@ -86,9 +86,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
         except Exception as error:
             errors.append(first_line(error))
             continue
-        logits = first[0] if isinstance(first, tuple) else first
-        changed = other[0] if isinstance(other, tuple) else other
-        working.append((largest_difference(logits[:1], changed[:1]) > 1e-5, len(working), function, width))
+        working.append((largest_difference(first[0][:1], other[0][:1]) > 1e-5, len(working), function, width))
     if not working:
         raise CannotCallError(
             f"no shapes of token, state and outputs worked ({'; '.join(dict.fromkeys(errors))[:300]})"
@@ -107,6 +105,7 @@ def _bind(
     lay_out: Callable[[Tensor], Tensor],
     is_lstm: bool,
     takes_none: bool,
+    vocabulary: int,
 ) -> Callable[..., Any]:
     def attention(query: Tensor, keys: Tensor, mask: Tensor | None = None) -> Any:
         hidden = state(query)
@@ -118,11 +117,12 @@ def _bind(
         if "mask" in roles and (mask is not None or subject.signature[roles["mask"]].default is not None):
             named[roles["mask"]] = mask if mask is not None or takes_none else torch.ones(keys.shape[:2]).bool()
         result = subject.target(**named)
-        rows, length = keys.shape[:2]
+        rows = len(keys)
         parts = result if isinstance(result, tuple | list) else (result,)
         logits = parts[0].squeeze(0) if parts[0].ndim == 3 and parts[0].shape[0] == 1 != rows else parts[0]
         logits = logits.reshape(rows, -1)
-        weights = [part for part in parts[1:] if isinstance(part, Tensor) and part.numel() == rows * length]
-        return (logits, weights[-1]) if weights else logits
+        others = tensors_of(parts[1:])
+        is_state = logits.numel() == query.numel() != rows * vocabulary  # a pointer's, which has weights for logits
+        return (*others, logits) if is_state else (logits, *others)
 
     return attention if "mask" in roles else lambda query, keys: attention(query, keys)

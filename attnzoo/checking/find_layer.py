@@ -1,15 +1,30 @@
 """Find out how to call an attention layer: the roles of its arguments, its layout, its widths."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import torch
 from torch import nn
 
-from .layer import NAMES, PADDING_SHAPES, PAIR_SHAPES, WIDTHS, Layer, OneOutputError, Sizes, all_sizes, mask_forms
+from .layer import (
+    NAMES,
+    PADDING_SHAPES,
+    PAIR_SHAPES,
+    WIDTHS,
+    Layer,
+    OneOutputError,
+    Sizes,
+    all_sizes,
+    mask_forms,
+    reads_keys,
+    short_sizes,
+    too_short,
+)
 from .subject import TOLERANCE, CannotCallError, Subject, attempts, first_line, largest_difference
 
+SEQUENCES = ("batch_first", "time_first")  # layouts in which query and keys have an axis of time
+TWO, TWO_OF_ITSELF = Sizes(5, 2, 3), Sizes(5, 2, 2)  # what also code takes that takes few positions
 OF_TARGET = ("tgt", "trg", "target", "dec", "self", "causal", "future", "ahead")  # in the names of masks
 OF_ANOTHER = NAMES["key"][3:]  # keys that are not those of self-attention
 OF_SOURCE = ("src", "source", "enc", "memory", "cross")
@@ -36,6 +51,7 @@ def understand(
     errors: dict[str, str] = {}
     short: dict[str, str] = {}  # the errors of calls that gave one output for all queries
     working: list[tuple[Layer, Sizes]] = []
+    failed: list[Layer] = []
     for layout in layouts:
         for widths in _widths(subject, is_self, width, "value" in roles.values(), int(heads)):
             count = int(heads) or (2 if layout == "heads" else 1)
@@ -47,14 +63,22 @@ def understand(
             if found is not None:
                 working.append((found, sizes))
                 break
+            failed += [layer] if layout in SEQUENCES else []
+    if short and working and working[0][0].layout not in SEQUENCES:  # another layout was broadcast by chance
+        raise CannotCallError(how_to_adapt(subject, is_self, short))
+    apart = _apart(working)
+    if apart is not None:
+        return apart
+    limited = [layer for layer in failed if _apart(_that_run(layer, [TWO_OF_ITSELF if is_self else TWO], mask))]
+    if limited:
+        apart = _apart(pair for layer in limited for pair in _that_run(layer, short_sizes(layer), mask))
+        if apart is None:
+            raise CannotCallError(too_short(subject.name, next(iter(errors.values()))))
+        return apart
     if not working:
         raise CannotCallError(how_to_adapt(subject, is_self, errors))
-    if short and working[0][0].layout not in ("batch_first", "time_first"):  # another layout was broadcast by chance
-        raise CannotCallError(how_to_adapt(subject, is_self, short))
-    for layer, sizes in working:
-        if _rows_are_apart(layer, sizes):
-            return layer, sizes
-    return working[0]
+    layer, sizes = working[0]
+    return _with_output(layer, sizes), sizes
 
 
 def _layouts(is_self: bool, batch_first: bool | None, has_parameters: bool) -> list[str]:
@@ -187,6 +211,39 @@ def _rows_are_apart(layer: Layer, sizes: Sizes) -> bool:
     turned = (part.flip(0) for part in inputs)
     first, other, last = (layer(*call).context for call in (inputs, layer.inputs_with_other_rows(sizes), turned))
     return max(largest_difference(first[0], other[0]), largest_difference(first.flip(0), last)) < TOLERANCE
+
+
+def _with_output(layer: Layer, sizes: Sizes) -> Layer:
+    """The layer, of whose result the first part that depends on the keys is taken for the output, if one does."""
+    for place in itertools.count():
+        candidate = replace(layer, place=place)
+        try:
+            if reads_keys(candidate, sizes):
+                return candidate
+        except IndexError:  # there are no more parts
+            break
+    return layer
+
+
+def _that_run(layer: Layer, all_sizes: Iterable[Sizes], mask: str | None) -> Iterator[tuple[Layer, Sizes]]:
+    """The layer as it can be called, with those of the sizes that it takes."""
+    for sizes in all_sizes:
+        found = _first_that_runs(layer, sizes, mask, {}, {})
+        if found is not None:
+            yield found, sizes
+
+
+def _apart(working: Iterable[tuple[Layer, Sizes]]) -> tuple[Layer, Sizes] | None:
+    """The first that keeps rows apart and reads the keys, or else the first that keeps rows apart.
+
+    In a wrong layout, a part of the result that does not depend on the keys may look right.
+    """
+    found = ((_with_output(layer, sizes), sizes) for layer, sizes in working)
+    apart = (pair for pair in found if _rows_are_apart(*pair))
+    first = next(apart, None)
+    if first is None:
+        return None
+    return next((pair for pair in itertools.chain([first], apart) if reads_keys(*pair)), first)
 
 
 def how_to_adapt(subject: Subject, is_self: bool, errors: dict[str, str]) -> str:

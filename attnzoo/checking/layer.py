@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .subject import Subject, named_parts_of
+from .subject import TOLERANCE, Subject, largest_difference, named_parts_of
 from .tracing import normalised_axes
 
 NAMES = {
@@ -27,6 +27,7 @@ CONVENTIONS = {
 WIDTHS = ("embed_dim", "d_model", "hidden_size", "embed_size", "embedding_dim", "n_embd", "dim", "d_in", "width")
 
 
+SHORT = (8, 6, 5)  # the longest sequences to try for code that takes few positions
 OF_SCORES = ("score", "logit", "energ", "bias")  # in the names of parts of a result that are not weights
 
 
@@ -96,6 +97,7 @@ class Layer:
     padding: MaskForm | None = None  # of a mask of keys
     pairs: MaskForm | None = None  # of a mask of pairs of positions of one sequence
     needs_mask: bool = False
+    place: int = 0  # of the output, among the parts of a result that may be it
 
     @property
     def has_value(self) -> bool:
@@ -231,20 +233,19 @@ class Layer:
             for name, part in named
             if _may_be_weights(part, sizes, self.is_self) and not any(word in name for word in OF_SCORES)
         ]
+        if self.is_self:  # at small sizes the width may be the number of keys
+            contexts = [each for each in contexts if each.shape[-1] != sizes.keys] or contexts
         shapes = [tuple(part.shape) for _, part in named]
         is_one = any(shape[:-1] == (sizes.rows, 1) and shape[-1] != sizes.keys for shape in shapes)
         if not contexts and is_one and self.layout == "batch_first":  # a step of hidden[-1] runs time first, too
             raise OneOutputError(f"one output for all of {sizes.queries} queries: it returned {shapes}")
-        if not contexts and weights and not self.is_self:  # a layer that returns its weights alone
-            weighted = weights[0]
-            per_query = weighted.reshape(sizes.rows, -1, sizes.keys)
-            if weighted.shape[0] == sizes.keys and weighted.ndim == 2:
-                per_query = weighted.T.unsqueeze(1)
-            return LayerOutput(per_query.to(key.dtype) @ key, weighted)
+        if weights and not self.is_self and (not contexts or weights[0] is named[0][1]):
+            contexts.append(_weighted(weights[0], sizes, key))  # it returns weights alone, or weights and a state
         if not contexts:
             raise ValueError(f"no output with an axis of {sizes.queries} queries: it returned {shapes}")
-        others = [part for part in weights if part.data_ptr() != contexts[0].data_ptr() or part.ndim > 3]
-        return LayerOutput(contexts[0], next(filter(_is_normalised, others), others[0]) if others else None)
+        context = contexts[self.place]
+        others = [part for part in weights if part.data_ptr() != context.data_ptr() or part.ndim > 3]
+        return LayerOutput(context, next(filter(_is_normalised, others), others[0]) if others else None)
 
     def _context(self, part: Tensor, sizes: Sizes) -> Tensor | None:
         rows, queries = sizes.rows, sizes.queries
@@ -260,6 +261,14 @@ class Layer:
         if self.layout == "time_first":
             return part.transpose(0, 1) if tuple(part.shape[:2]) == (queries, rows) else None
         return part if tuple(part.shape[:2]) == (rows, queries) else None
+
+
+def _weighted(weights: Tensor, sizes: Sizes, key: Tensor) -> Tensor:
+    """The sums of the keys with returned weights, (B, T, E)."""
+    per_query = weights.reshape(sizes.rows, -1, sizes.keys)
+    if weights.shape[0] == sizes.keys and weights.ndim == 2:
+        per_query = weights.T.unsqueeze(1)
+    return per_query.to(key.dtype) @ key
 
 
 def _is_normalised(part: Tensor) -> bool:
@@ -283,8 +292,44 @@ def _may_be_weights(part: Tensor, sizes: Sizes, is_self: bool) -> bool:
 def all_sizes(layer: Layer) -> Sizes:
     """Numbers of rows, queries and keys that no other size of the layer equals."""
     free = (size for size in itertools.count(3, 2) if size not in layer.taken)
-    rows, queries, keys = next(free), next(free), next(free)
+    return _sizes(layer, next(free), next(free), next(free))
+
+
+def short_sizes(layer: Layer) -> Iterator[Sizes]:
+    """The same for code that takes few positions, such as a triangle that is cut: the longest are first."""
+    for longest in SHORT:
+        free = [size for size in range(3, longest + 1) if size not in layer.taken]
+        if len(free) > 1:
+            rows = next(size for size in itertools.count(longest + 1) if size not in layer.taken)
+            yield _sizes(layer, rows, *free[-2:])
+
+
+def _sizes(layer: Layer, rows: int, queries: int, keys: int) -> Sizes:
     return Sizes(rows, keys if layer.is_self else 1 if layer.is_step else queries, keys)
+
+
+def reads_keys(layer: Layer, sizes: Sizes, tolerance: float = TOLERANCE) -> bool:
+    """Whether the output depends on the keys; in self-attention, at some position on another one."""
+    query, key, value = layer.inputs(sizes)
+    others = layer.inputs(sizes, seed=1)
+    first = layer(query, key, value).context
+    if not layer.is_self:
+        return largest_difference(first, layer(query, *others[1:]).context) > tolerance
+    for position in range(sizes.keys):
+        at = torch.arange(sizes.keys) == position
+        changed = torch.where(at[:, None], others[0], query)
+        second = layer(changed, changed, changed).context
+        if largest_difference(first[:, ~at], second[:, ~at]) > tolerance:
+            return True
+    return False
+
+
+def too_short(name: str, error: str) -> str:
+    """The text of the error for code that takes too few positions."""
+    return (
+        f"{name} takes too few positions to be checked ({error}). Make it for longer sequences: 16 positions are "
+        "enough (block_size, max_len, or what it calls them)"
+    )
 
 
 def mask_forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:

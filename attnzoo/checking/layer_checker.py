@@ -3,7 +3,6 @@
 Dimensions: B batch, T queries, S keys.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -95,9 +94,10 @@ class LayerChecker:
         changed[:, position] = self.layer.inputs(sizes, seed=1)[0][:, position]
         return (changed, changed, changed) if self.layer.is_self else (changed, key, value)
 
-    def more_keys(self, sizes: Sizes) -> int:
-        """A larger number of keys that no other size equals."""
-        return next(n for n in itertools.count(sizes.keys + 2) if n not in {*sizes, *self.layer.taken})
+    def fewer_keys(self, sizes: Sizes) -> int:
+        """A smaller number of keys; at the full sizes one that no other size of the layer equals."""
+        free = (n for n in range(3, sizes.keys) if n not in {sizes.rows, *self.layer.taken})
+        return next(free, sizes.keys - 1)
 
 
 Test = Callable[[LayerChecker, Sizes], Finding | None]

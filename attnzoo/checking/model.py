@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .layer import WIDTHS, MaskForm, mask_forms
+from .layer import WIDTHS, MaskForm, mask_forms, too_short
 from .mask_checks import padding_number
 from .subject import (
     DEEP_TOLERANCE,
@@ -165,7 +165,7 @@ def understand_model(
     is_stated = batch_first is not None or has_torch_layers
     orders = [not known] if is_stated else [False, True]
     errors: dict[str, str] = {}
-    working = []
+    working, failed = [], []
     for time_first in orders:
         for vocabulary, vector in sizes:
             model = Model(subject, kind, roles, vocabulary, vector, number or 0, time_first, fixed=fixed)
@@ -173,13 +173,19 @@ def understand_model(
             if found is not None:
                 working.append(found)
                 break
+            failed.append(model)
+    for model in working:
+        if _rows_apart(model, needs_target):
+            return model
+    if any(_rows_apart(model, needs_target, 2, 2) for model in failed):
+        raise CannotCallError(too_short(subject.name, next(iter(errors.values()))))
     if not working:
         tried = attempts(errors, 3)
         raise CannotCallError(
             f"cannot call {subject.name} as kind={kind!r} ({tried}). Write an adapter and check that:\n"
             f"    {ADAPTERS[kind]}\nPass vocab_size=... or width=..., and pad=..., if the code has no such attributes."
         )
-    return next((model for model in working if _rows_apart(model, needs_target)), working[0])
+    return working[0]
 
 
 def _roles(subject: Subject, needs_target: bool) -> tuple[dict[str, str], dict[str, Any]]:
@@ -279,11 +285,13 @@ def _that_runs(model: Model, mask: str | None, needs_target: bool, errors: dict[
     return min(ranked, key=lambda each: each[:3])[3] if ranked else None
 
 
-def _rows_apart(model: Model, needs_target: bool) -> bool:
-    source, target = model.draw(3, 7), model.draw(3, 5, seed=1) if needs_target else None
-    changed = torch.cat([source[:1], model.draw(3, 7, seed=2)[1:]])
+def _rows_apart(model: Model, needs_target: bool, length: int = LENGTH, target_length: int = TARGET_LENGTH) -> bool:
+    """Whether it can be called with these lengths, and a row depends neither on others nor on its place."""
+    source, target = model.draw(3, length), model.draw(3, target_length, seed=1) if needs_target else None
+    changed = torch.cat([source[:1], model.draw(3, length, seed=2)[1:]])
     try:
-        before, after = model.main(source, None, target), model.main(changed, None, target)
+        first, other = model.main(source, None, target), model.main(changed, None, target)
+        turned = model.main(source.flip(0), None, None if target is None else target.flip(0))
     except Exception:
         return False
-    return largest_difference(before[0], after[0]) < DEEP_TOLERANCE
+    return max(largest_difference(first[0], other[0]), largest_difference(first.flip(0), turned)) < DEEP_TOLERANCE

@@ -30,7 +30,8 @@ def check_padding(checker: LayerChecker) -> None:
         if report.add(checker.smallest(test)):
             break
     report.done("padding")
-    report.done("real positions")
+    if layer.is_self:
+        report.done("real positions")
     _note_hidden_row(checker)
 
 
@@ -70,32 +71,29 @@ def _more_padding(checker: LayerChecker, sizes: Sizes) -> Finding | None:
     if any(test(checker, checker.sizes) for test in tests_of_sums(checker)):
         return None  # more keys then change the output also if none of them is padding
     query, key, value = checker.layer.inputs(sizes)
-    total = checker.more_keys(sizes)
-    _, more_key, more_value = checker.layer.inputs(sizes._replace(queries=total, keys=total), seed=1)
-    longer_key = torch.cat([key, more_key[:, sizes.keys :]], dim=1)
-    longer_value = torch.cat([value, more_value[:, sizes.keys :]], dim=1)
-    real = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
-    more = functional.pad(real, (0, total - sizes.keys))
-    if "future_leaked" in checker.report.names and _pattern_moves(checker, sizes, total):
+    few = checker.fewer_keys(sizes)
+    if "future_leaked" in checker.report.names and _pattern_moves(checker, sizes, few):
         return None  # positions at the end are seen from the start, whether they are padding or not
-    call = (query, key, value, real), (longer_key if checker.layer.is_self else query, longer_key, longer_value, more)
-    first = checker.layer(*call[0]).context
+    few_key, few_value = key[:, :few].contiguous(), value[:, :few].contiguous()
+    real = torch.ones(sizes.rows, few, dtype=torch.bool)
+    padded = functional.pad(real, (0, sizes.keys - few))
+    call = (few_key if checker.layer.is_self else query, few_key, few_value, real), (query, key, value, padded)
     try:
-        second = checker.layer(*call[1]).context[:, : first.shape[1]]
-    except Exception:  # it cannot take more keys
+        first = checker.layer(*call[0]).context
+    except Exception:  # it cannot take fewer keys
         return None
+    second = checker.layer(*call[1]).context[:, : first.shape[1]]
     if not checker.differs(first, second):
         return None
     return checker.finding("padding_attended", "the output changes when more padding follows", *call)
 
 
-def _pattern_moves(checker: LayerChecker, sizes: Sizes, total: int) -> bool:
+def _pattern_moves(checker: LayerChecker, sizes: Sizes, few: int) -> bool:
     """Whether the positions that a position sees depend on the length, as in a window that wraps around."""
     if not checker.layer.is_self:
         return False
-    longer = sizes._replace(queries=total, keys=total)
-    first, second = (checker.influence(each, False, None) for each in (sizes, longer))
-    return not torch.equal(first, second[: sizes.keys, : sizes.keys])
+    first, second = (checker.influence(each, False, None) for each in (Sizes(sizes.rows, few, few), sizes))
+    return not torch.equal(first, second[:few, :few])
 
 
 def _returned_weights(checker: LayerChecker, sizes: Sizes) -> Finding | None:

@@ -163,6 +163,10 @@ OTHER_ORDER = (
     "Put outputs and states back by x[order.argsort()], or do not sort, and pass enforce_sorted=False to "
     "pack_padded_sequence."
 )
+CONTEXT_UNUSED = (
+    "The weights are computed, but what is returned beside them does not use them, so nothing is attended to.\n"
+    "Multiply the values by the weights, and use their sum, the context, in the output."
+)
 PADDING_READ = (
     "Something reads padding, so the output of a sentence depends on its neighbours in the batch.\n"
     "Leave padding out of sums, means, maxima and convolutions over positions, and of a recurrent network by "

@@ -141,16 +141,14 @@ def _constant_values(checker: LayerChecker, sizes: Sizes) -> Finding | None:
 def _equal_tokens(checker: LayerChecker, sizes: Sizes) -> Finding | None:
     """If all tokens are one vector, the output does not depend on how many there are."""
     query, key, _ = checker.layer.inputs(sizes)
-    more = checker.more_keys(sizes)
-    longer = sizes._replace(queries=more if checker.layer.is_self else sizes.queries, keys=more)
-    _, longer_key, _ = checker.layer.inputs(longer)
-    token = key[:1, :1]
-    few, many = token.expand_as(key).contiguous(), token.expand_as(longer_key).contiguous()
-    calls = [(part if checker.layer.is_self else query, part, part) for part in (few, many)]
+    few = checker.fewer_keys(sizes)
+    equal = key[:1, :1].expand_as(key)
+    parts = [equal[:, :number].contiguous() for number in (few, sizes.keys)]
+    calls = [(part if checker.layer.is_self else query, part, part) for part in parts]
     first, second = (checker.layer(*call).context for call in calls)
     if not checker.differs(first[:, -1], second[:, -1]) and not checker.differs(first[:, 0], second[:, 0]):
         return None
-    where = f"{sizes.keys} equal keys give another output than {more} equal keys"
+    where = f"{few} equal keys give another output than {sizes.keys} equal keys"
     return checker.finding("weights_not_normalised", where, *calls)
 
 

@@ -1,4 +1,4 @@
-"""Every fault is found by its name, and right code is not accused, each within seconds: five collections of code."""
+"""Every fault is found by its name, and right code is not accused, each within seconds: six collections of code."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import attnzoo
-from tests.checking import course_code, hidden_faults, unseen
+from tests.checking import course_code, hidden_faults, short_and_unused, unseen
 from tests.checking.correct import CORRECT
 from tests.checking.faulty import FAULTY
 from tests.checking.mutants import table
@@ -32,6 +32,7 @@ def made(subject: table.Subject) -> Make:
 WRONG = {
     **{name: Wrong({one.fault}, {one.fault}, one.make) for name, one in (FAULTY | unseen.UNSEEN).items()},
     **{f"hidden, {name}": Wrong({fault}, {fault}, make) for name, (fault, make) in hidden_faults.FAULTS.items()},
+    **{f"short, {name}": Wrong({fault}, {fault}, make) for name, (fault, make) in short_and_unused.FAULTS.items()},
     **{
         f"course, {name}": Wrong({fault}, {fault, course_code.ALLOWED_TOO.get(name, fault)}, make)
         for name, (fault, make) in course_code.FAULTS.items()
@@ -42,6 +43,7 @@ RIGHT = {
     **CORRECT,
     **{f"unseen, {name}": make for name, make in unseen.RIGHT.items()},
     **{f"hidden, {name}": make for name, make in hidden_faults.RIGHT.items()},
+    **{f"short, {name}": make for name, make in short_and_unused.RIGHT.items()},
     **{f"course, {name}": make for name, make in course_code.RIGHT.items()},
     **{f"mutant, {one.make.__name__}": made(one) for one in table.RIGHT},
 }
