@@ -190,7 +190,7 @@ def _first_that_runs(
             candidates += [replace(layer, padding=form, pairs=each, needs_mask=True) for each in pairs]
     elif layer.takes_padding:
         candidates += [replace(layer, padding=form, needs_mask=True) for form in mask_forms(mask, PADDING_SHAPES)]
-    first = ""
+    first, last, alike = "", "", 0
     for candidate in candidates:
         try:
             candidate(*inputs)
@@ -200,9 +200,11 @@ def _first_that_runs(
             errors.setdefault(f"{layer.layout}, width {layer.widths[0]}", text)
             if isinstance(error, OneOutputError):
                 short.setdefault(f"{layer.layout}, width {layer.widths[0]}", text)
-            if text == first:  # the same without a mask and with one: something else is wrong
+            # The same without a mask and with one, or for all shapes and two types of masks: something else is wrong.
+            alike = alike + 1 if text == last else 0
+            if text == first or alike > len(PADDING_SHAPES) * len(PAIR_SHAPES):
                 return None
-            first = first or text
+            first, last = first or text, text
     return None
 
 

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .pronouncer import Pronouncer
+from .pronouncer import Pronouncer, require_text, warn_of_unknown
 
 # Ratings of pronunciations for misaki: 4 and 3 are its own gold and silver entries, 2 is espeak's.
 RATINGS = {"lexicon": 5, "rules": 3, "dictionary": 3, "model": 2}
@@ -51,7 +51,10 @@ def phonemize(
     Raises:
         ValueError: ``text`` is not a string; or for the reasons of :class:`Pronouncer`.
     """
-    return kept_pronouncer(ACCENTS.get(accent or "", accent), phones, model, language).phonemize(text)
+    pronouncer = kept_pronouncer(ACCENTS.get(accent or "", accent), phones, model, language)
+    words = pronouncer(require_text(text))
+    warn_of_unknown(words)
+    return pronouncer.join(words)
 
 
 @cache

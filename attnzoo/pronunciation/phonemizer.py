@@ -6,13 +6,14 @@ The symbols are those of this package, not espeak's: "docs/speech.md" has the di
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from ..phone_sets import PRIMARY, SECONDARY, SOURCE_OF_IPA, ipa_phones
 from .misaki import kept_pronouncer
 from .options import iterator_of, texts_of
+from .pronouncer import warn_of_unknown
 from .spoken import Word
 
 # Arguments of phonemizer that do not change the result: there are no switches of language and no processes.
@@ -49,7 +50,7 @@ def phonemize(
     """The phonemes of a text in IPA, a line for every line; of several texts, a list with one for each.
 
     The defaults are phonemizer's: no punctuation, no stress, and a separator at the end. The mark of stress is directly
-    before its vowel, as espeak writes it. Words without a pronunciation are left out.
+    before its vowel, as espeak writes it. Words without a pronunciation are left out, with a warning.
 
     Args:
         text: a text, perhaps of several lines, or several texts
@@ -78,9 +79,14 @@ def phonemize(
     source = SOURCE_OF_IPA[language] if is_english else None
     lines = text.splitlines() if isinstance(text, str) else texts_of(iterator_of(text))
     lines = [line for line in lines if preserve_empty_lines or line.strip()]
+    spoken = pronouncer(lines)
+    warn_of_unknown(chain(*spoken))
     found = [
-        _line(words, source, separator, strip, preserve_punctuation, with_stress)
-        for words in pronouncer(lines, on_unknown="skip")
+        _line(
+            [word for word in words if word.source != "unknown"],
+            *(source, separator, strip, preserve_punctuation, with_stress),
+        )
+        for words in spoken
     ]
     return "\n".join(found) if isinstance(text, str) else found
 

@@ -4,6 +4,7 @@ import html
 import re
 import reprlib
 import unicodedata
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -240,18 +241,18 @@ class Pronouncer:
                 yield from found[item]
 
     def phonemize(self, text: str, **options: Any) -> str:
-        """The phonemes of a text as one string with its punctuation and spaces. Unknown words are left out.
+        """The phonemes of a text as one string with its punctuation and spaces.
 
-        In ARPABET there is no punctuation, and words have " | " between them.
+        Unknown words are left out, with a warning unless ``on_unknown`` is given. In ARPABET there is no punctuation,
+        and words have " | " between them.
 
         Raises:
             ValueError: ``text`` is not a string; or for the reasons of a call.
         """
-        if not isinstance(text, str):
-            raise ValueError(
-                f"text must be one text, got {reprlib.repr(text)}; call phonemize for each of several texts"
-            )
-        return self.join(self(text, **{"on_unknown": "skip"} | options))
+        words = self(require_text(text), **options)
+        if "on_unknown" not in options:
+            warn_of_unknown(words)
+        return self.join(words)
 
     def join(self, words: Iterable[Word]) -> str:
         """The words of a text as one string, see :meth:`phonemize`."""
@@ -290,8 +291,13 @@ class Pronouncer:
         if self._is_english:
             found = with_apostrophes(tokenize(text), self._is_listed_with_apostrophe)
         else:
-            found = words_and_punctuation(text, self.word_model.letters)
+            found = [self._with_lexicon(token) for token in words_and_punctuation(text, self.word_model.letters)]
         return joined(found, self._in_lexicon, self._most_tokens) if self._most_tokens > 1 else found
+
+    def _with_lexicon(self, token: Token) -> Token:
+        """The token; a number or a symbol that the user's lexicon has is a word."""
+        is_word = token.kind == "unknown" and look_up(self.lexicon, token.text)
+        return Token(token.text, (token.text,), "word", token.space) if is_word else token
 
     def _is_listed_with_apostrophe(self, word: str) -> bool:
         """Whether a word is listed with the apostrophe that it begins or ends with, or with -ing for its -in'."""
@@ -473,6 +479,20 @@ class Pronouncer:
         if spoken and max(map(len, spoken)) <= MAX_LETTERS:
             return f"{written}: the model wrote no phonemes for it; train it longer, or give a lexicon"
         return f"{written} has no word of at most {MAX_LETTERS} letters that can be pronounced"
+
+
+def require_text(text: Any) -> str:
+    """The text, or a ValueError if it is none."""
+    if not isinstance(text, str):
+        raise ValueError(f"text must be one text, got {reprlib.repr(text)}; call phonemize for each of several texts")
+    return text
+
+
+def warn_of_unknown(words: Iterable[Word]) -> None:
+    """Warn the caller's caller of words without a pronunciation, which it leaves out."""
+    unknown = dict.fromkeys(word.text for word in words if word.source == "unknown")
+    if unknown:
+        warnings.warn(f"left out, since they have no pronunciation: {shown_each(unknown)}", stacklevel=3)
 
 
 def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> None:

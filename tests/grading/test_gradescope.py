@@ -121,10 +121,7 @@ def test_every_submission_gets_a_result(autograder: Path, tmp_path: Path) -> Non
     )
     right = result_of(tmp_path)
     assert right["score"] == 4.5
-    assert [line.split(": ")[:2] for line in right["output"].splitlines()] == [
-        ["not judged", "heads"],
-        ["not judged", "future"],
-    ]
+    assert right["output"] == ""
     file.write_text(FAULTY)
     faulty = result_of(tmp_path)
     assert faulty["score"] == 0

@@ -135,7 +135,15 @@ def test_a_text_is_words_and_punctuation_without_english_rules(folder: Path) -> 
         "oo-sa": f"{sounds_of('hun_latn', 'oo')} {sounds_of('hun_latn', 'sa')}",
     }
     assert {w.text for w in words if w.source == "unknown"} == {"42", "%", "Dr", "$5", "сао", "👍🏽"}
-    assert pronounce.phonemize(text) == phonemize(text, language="hu", model=folder) == "ɒ ʃo! «ʃoʃ» . oo ʃɒ,\nʃ."
+    with pytest.warns(UserWarning, match=r"^left out, since they have no pronunciation: '42', '%', 'Dr', '\$5'"):
+        assert pronounce.phonemize(text) == "ɒ ʃo! «ʃoʃ» . oo ʃɒ,\nʃ."
+    with pytest.warns(UserWarning, match="'42'") as warned:
+        assert phonemize(text, language="hu", model=folder) == "ɒ ʃo! «ʃoʃ» . oo ʃɒ,\nʃ."
+    assert warned[0].filename == __file__
+    with pytest.warns(UserWarning, match="'42'"):
+        phonemizer.phonemize(text, "hu", model=folder)
+    read = Pronouncer(language="hu", model=folder, lexicon={"42": "ɒ", "%": "o"})
+    assert read.phonemize("42 % 42-so", on_unknown="skip") == "ɒ o ɒ-ʃo"
     spaced = phonemizer.Separator(phone=" ", word=" | ")
     as_espeak = phonemizer.phonemize("A oo-sa!", "hu", separator=spaced, strip=True, model=folder)
     assert as_espeak == " | ".join(" ".join(SOUNDS["hun_latn"][one] for one in word) for word in ("a", "oo", "sa"))
