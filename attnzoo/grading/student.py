@@ -68,6 +68,7 @@ def load(path: str, name: str) -> Any:
     """The object of a file."""
     if Path(path).is_dir():
         raise IsADirectoryError("this is a folder; give a file")
+    sys.dont_write_bytecode = True  # no __pycache__ beside the student's file
     sys.path.append(str(Path(path).parent))  # at the end: a student's random.py must not replace Python's
     spec = importlib.util.spec_from_loader("submission", SourceFileLoader("submission", path))
     assert spec is not None

@@ -132,3 +132,4 @@ def test_the_code_finds_its_own_files_and_no_secrets(tmp_path: Path, monkeypatch
     (tmp_path / "random.py").write_text("raise ValueError('in place of the random of Python')")
     source = "import os\nfrom parts import WIDTH\nassert 'HF_TOKEN' not in os.environ\n" + RIGHT
     assert check_apart(written(tmp_path, source), "Attention", ASSIGNMENT)["findings"] == []
+    assert not (tmp_path / "__pycache__").exists()
