@@ -108,9 +108,8 @@ def _axis(checker: LayerChecker, sizes: Sizes) -> Finding | None:
         if shape.count(sizes.rows) == 2 and sizes.keys not in shape and sizes.rows > 1:
             where = f"the weights of shape {shape} are between the rows of the batch"
             return checker.finding("batch_mixed", where, inputs)
-        where = f"weights of shape {shape} " + (
-            f"sum to one over axis {axes[0]}" if axes else "are normalised one by one"
-        )
+        what = f"sum to one over axis {axes[0]}" if axes else "are all 1, since each is normalised alone"
+        where = f"weights of shape {shape} {what}"
         where += f", but the keys are axis {key_axis}" if key_axis is not None else ", and no axis holds the keys"
         return checker.finding("softmax_wrong_axis", where, inputs)
     return None

@@ -103,7 +103,7 @@ class _Checker:
             shape, axes = tuple(event.result.shape), normalised_axes(event.result.detach())
             is_single = not axes and bool((event.result == 1).all())
             if is_single or (axes and all(shape[axis] in (rows, TARGET_LENGTH) for axis in axes)):
-                what = f"sum to one over axis {axes[0]}" if axes else "are normalised one by one"
+                what = f"sum to one over axis {axes[0]}" if axes else "are all 1, since each is normalised alone"
                 where = f"weights of shape {shape} {what}, but the source has length {LENGTH}"
                 self.report.add(Finding("softmax_wrong_axis", where, self.given(*call)))
                 for check in ("batch", "padding", "real positions", "future"):

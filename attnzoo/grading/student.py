@@ -113,9 +113,7 @@ def run(request: dict[str, Any], begin: Callable[[], object]) -> dict[str, Any]:
     stage = "wrong_options"
     try:
         inspect.signature(check).bind(None, request["kind"], **options)
-        check_options(
-            request["kind"], dict.fromkeys(VALUES) | {name: options[name] for name in options if name in VALUES}, {}
-        )
+        check_options(request["kind"], {name: options.get(name) for name in VALUES}, {})  # before the class is made
         unknown = {*request["points"]} - {*PROPERTIES.values()}
         if unknown:
             known = ", ".join(dict.fromkeys(PROPERTIES.values()))

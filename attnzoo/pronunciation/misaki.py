@@ -4,7 +4,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .pronouncer import Pronouncer, require_text, warn_of_unknown
+from .options import require_text
+from .pronouncer import Pronouncer
+from .spoken import warn_of_unknown
 
 # Ratings of pronunciations for misaki: 4 and 3 are its own gold and silver entries, 2 is espeak's.
 RATINGS = {"lexicon": 5, "rules": 3, "dictionary": 3, "model": 2}

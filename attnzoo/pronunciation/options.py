@@ -61,3 +61,10 @@ def texts_of(items: Iterable[Any]) -> list[str]:
     if others := [item for item in found if not isinstance(item, str)]:
         raise ValueError(f"every item must be a text, got {reprlib.repr(others[0])}")
     return found
+
+
+def require_text(text: Any) -> str:
+    """The text, or a ValueError if it is none."""
+    if not isinstance(text, str):
+        raise ValueError(f"text must be one text, got {reprlib.repr(text)}; call phonemize for each of several texts")
+    return text

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, overload
 from ..phone_sets import PRIMARY, SECONDARY, SOURCE_OF_IPA, ipa_phones
 from .misaki import kept_pronouncer
 from .options import iterator_of, texts_of
-from .pronouncer import warn_of_unknown
-from .spoken import Word
+from .spoken import Word, warn_of_unknown
 
 # Arguments of phonemizer that do not change the result: there are no switches of language and no processes.
 WITHOUT_EFFECT = frozenset(["language_switch", "words_mismatch", "njobs", "logger"])
@@ -81,13 +80,8 @@ def phonemize(
     lines = [line for line in lines if preserve_empty_lines or line.strip()]
     spoken = pronouncer(lines)
     warn_of_unknown(chain(*spoken))
-    found = [
-        _line(
-            [word for word in words if word.source != "unknown"],
-            *(source, separator, strip, preserve_punctuation, with_stress),
-        )
-        for words in spoken
-    ]
+    known = [[word for word in words if word.source != "unknown"] for words in spoken]
+    found = [_line(words, source, separator, strip, preserve_punctuation, with_stress) for words in known]
     return "\n".join(found) if isinstance(text, str) else found
 
 

@@ -2,9 +2,7 @@
 
 import html
 import re
-import reprlib
 import unicodedata
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -37,9 +35,9 @@ from .lexicons import (
     sounds_its_e,
     user_lexicon,
 )
-from .options import Options, chosen_options, iterator_of, texts_of
+from .options import Options, chosen_options, iterator_of, require_text, texts_of
 from .plain_text import words_and_punctuation
-from .spoken import SpokenToken, SpokenWord, Variant, Word, kind_of, word_of
+from .spoken import SpokenToken, SpokenWord, Variant, Word, kind_of, warn_of_unknown, word_of
 from .taggers import Tagger
 from .text import (
     HYPHENS,
@@ -479,20 +477,6 @@ class Pronouncer:
         if spoken and max(map(len, spoken)) <= MAX_LETTERS:
             return f"{written}: the model wrote no phonemes for it; train it longer, or give a lexicon"
         return f"{written} has no word of at most {MAX_LETTERS} letters that can be pronounced"
-
-
-def require_text(text: Any) -> str:
-    """The text, or a ValueError if it is none."""
-    if not isinstance(text, str):
-        raise ValueError(f"text must be one text, got {reprlib.repr(text)}; call phonemize for each of several texts")
-    return text
-
-
-def warn_of_unknown(words: Iterable[Word]) -> None:
-    """Warn the caller's caller of words without a pronunciation, which it leaves out."""
-    unknown = dict.fromkeys(word.text for word in words if word.source == "unknown")
-    if unknown:
-        warnings.warn(f"left out, since they have no pronunciation: {shown_each(unknown)}", stacklevel=3)
 
 
 def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> None:

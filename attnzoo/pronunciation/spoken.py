@@ -2,10 +2,12 @@
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ..alignment import AlignedPair
+from ..messages import shown_each
 from ..phone_sets import Phones
 from .taggers import parts_of_speech
 from .text import Token
@@ -130,3 +132,10 @@ def word_of(token: SpokenToken, alignments: Mapping[tuple[str, Phones], AlignedP
         space,
         tuple(variant.phones for variant in best),
     )
+
+
+def warn_of_unknown(words: Iterable[Word]) -> None:
+    """Warn the caller's caller of words without a pronunciation, which it leaves out."""
+    unknown = dict.fromkeys(word.text for word in words if word.source == "unknown")
+    if unknown:
+        warnings.warn(f"left out, since they have no pronunciation: {shown_each(unknown)}", stacklevel=3)
