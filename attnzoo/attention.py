@@ -121,8 +121,9 @@ class Score(nn.Module):
 
     A subclass defines :meth:`forward`, and :meth:`project_key` if the key is projected. It calls its linear layers and
     does not read their weights: in training a decoder's loop then makes one gradient for all steps, and
-    ``search()`` replaces the layers by functions, which have no ``weight``. It may have other
-    parameters, whose gradients are added step by step. A subclass whose key has a faster form in a loop can override
+    ``search()`` replaces the layers by functions, which have no ``weight``. It may own other
+    parameters, whose gradients are added step by step; :meth:`init_weights` then sets their first values. Its layers
+    begin as those of the model. A subclass whose key has a faster form in a loop can override
     :meth:`key_for_steps`, too. A call may have any number of queries.
 
     Shape:
@@ -131,6 +132,18 @@ class Score(nn.Module):
         - projected_key: (B, S, ...), from :meth:`project_key`, once per source
         - returns: scores (B, T, S), before mask and softmax; -inf counts as masked
     """
+
+    def init_weights(self) -> None:
+        """Set the first values of the parameters that the score owns, not of its layers.
+
+        Raises:
+            NotImplementedError: the subclass owns parameters and does not say how they begin.
+        """
+        names = ", ".join(name for name, _ in self.named_parameters(recurse=False))
+        raise NotImplementedError(
+            f"{type(self).__name__} owns {names} and has no init_weights(), which sets their first values; define it, "
+            "with functions of torch.nn.init"
+        )
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
         """The part of the formula that depends on the source alone."""

@@ -72,7 +72,10 @@ PAPERS: dict[str, dict[str, Any]] = {
 def check_score(score: Any) -> None:
     """Check a score's name against the scores that are registered in ``attention.py``."""
     if score is not None and score not in ("none", *SCORES):
-        raise ValueError(f"score must be 'none' or one of {', '.join(map(repr, SCORES))}, got {score!r}")
+        raise ValueError(
+            f"score must be 'none' or one of {', '.join(map(repr, SCORES))}, got {score!r}; register a score of your "
+            f"own first, in every process: attnzoo.attention.SCORES[{score!r}] = ..."
+        )
 
 
 @strict

@@ -16,7 +16,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions, Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore, Source
+from .attention import AdditiveScore, LocationScore, Score, Source
 from .cache_names import CACHE
 from .configuration_attentional_rnn import WIRING_DEFAULTS, AttentionalRNNConfig
 from .copying import Copied, CopyingDecoderOutput, CopyingModelOutput
@@ -59,10 +59,14 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
         Cho (2014, section 4.1.1) and Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by
         gate; all biases 0; everything else from N(0, r^2). The decoder then sets Bahdanau's additive score itself:
         :math:`W_a, U_a` from N(0, (r / 10)^2), :math:`v_a` to 0. Sutskever (2014, section 3.4), r = 0.08, and Luong
-        (2015, section 4.1), r = 0.1: everything from U(-r, r).
+        (2015, section 4.1), r = 0.1: everything from U(-r, r). A score that is not the papers' sets what it owns
+        itself, see :class:`Score`.
         """
         scale: Any = self.config.initializer_range  # the config fills it in
         own = dict(module.named_parameters(recurse=False))
+        if own and isinstance(module, Score) and not isinstance(module, AdditiveScore | LocationScore):
+            module.init_weights()
+            return
         is_uniform = WIRING_DEFAULTS[self.config.wiring].is_uniform
         for name, parameter in own.items():
             if is_uniform:

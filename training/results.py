@@ -50,11 +50,10 @@ class Measurement:
     test_set: str
     overrides: tuple[str, ...] = ()
 
-    @property
-    def command(self) -> list[str]:
-        """The command that prints the figures."""
+    def command(self, model: str) -> list[str]:
+        """The command that prints the figures of a model, a folder or a name."""
         sets = (part for override in self.overrides for part in ("--set", override))
-        return ["attnzoo", "evaluate", self.folder.as_posix(), *sets]
+        return ["attnzoo", "evaluate", model, *sets]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -133,7 +132,7 @@ def measure(one: Measurement) -> list[Row]:
     Raises:
         ChildProcessError: the command failed; with the last line that it said.
     """
-    command = [sys.executable, "-m", "attnzoo.cli", *one.command[1:], "--json"]
+    command = [sys.executable, "-m", "attnzoo.cli", *one.command(str(one.folder))[1:], "--json"]
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=alone, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
@@ -148,7 +147,7 @@ def measure(one: Measurement) -> list[Row]:
             {"model": one.folder.name, "test_set": one.test_set, "metric": key}
             | {name: "" if number is None else f"{number:.2f}" for name, number in numbers.items()}
             | {"tolerance": str(TOLERANCE), "examples": str(said["figures"]["examples"])}
-            | {"command": shlex.join(one.command), "commit": git_commit() or ""}
+            | {"command": shlex.join(one.command(one.folder.name)), "commit": git_commit() or ""}
         )
     return rows
 

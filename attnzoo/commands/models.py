@@ -1,5 +1,6 @@
 """Which model a command reads, and whether it can."""
 
+import difflib
 import re
 import warnings
 from collections.abc import Iterator
@@ -31,12 +32,10 @@ def folder_of(model: str, command: str) -> str:
     """
     folder = named_folder(model)
     path, is_hub_id = Path(folder), re.fullmatch(r"[\w.-]+/[\w.-]+", model)
-    if not (path / "config.json").is_file() and (path.exists() or not is_hub_id):
-        if path.exists():
-            refuse_adapter(path)
-            best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
-            raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
-        raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
+    is_beside_runs = any(path.parent.glob("*/recipe.yaml"))  # a mistyped run, which the Hub would be asked for
+    if not (path / "config.json").is_file() and (path.exists() or not is_hub_id or is_beside_runs):
+        refuse_adapter(path)
+        raise FileNotFoundError(absent(model))
     if (path / EXPORT).is_file():
         if command != "pronounce":
             remedy = "give the model that it was exported from; of all commands, only pronounce reads exported models"
@@ -51,6 +50,23 @@ def folder_of(model: str, command: str) -> str:
                 f"{model} is {kind}, which attnzoo {command} does not read; use attnzoo {' or '.join(readers)}"
             )
     return folder
+
+
+def absent(model: str) -> str:
+    """What to say of a path, or of a name, where there is no model."""
+    path = Path(model)
+    if path.is_dir():
+        best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
+        return f"{model} is not a checkpoint folder: it has no config.json{best}"
+    if path.name in SHIPPED:
+        return f"there is no folder {model}; did you mean the shipped model {path.name}?"
+    if (path.parent / "recipe.yaml").is_file():
+        return f"{path.parent} has no {path.name}; a training writes best and last at its first evaluation"
+    if len(path.parts) > 1:
+        return f"there is no folder {model}"
+    close = difflib.get_close_matches(model, SHIPPED, n=1)
+    hint = f"; did you mean {close[0]}?" if close else "; `attnzoo list` prints the names"
+    return f"{model} is neither a folder nor the name of a shipped model{hint}"
 
 
 def _kind_and_readers(folder: str) -> tuple[str, list[str]]:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from attnzoo.attention import SCORES as SCORES_BY_NAME
+from attnzoo.attention import DotScore
 from tests.factory import RNN_VARIANTS, tiny_config, tiny_model
 from tests.recurrent.wirings import CELLS, SCORES
 
@@ -141,6 +143,39 @@ def test_a_forget_gate_bias_does_not_touch_the_weights_of_a_checkpoint(tmp_path:
         loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, **change)
         assert loaded.config.forget_gate_bias == change.get("forget_gate_bias", 1.0)
         assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in loaded.state_dict().items())
+
+
+class ScaledScore(DotScore):
+    """A score that owns a number."""
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__(query_size, key_size)
+        self.scale = nn.Parameter(torch.tensor(7.0))
+
+    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        return self.scale * super().forward(query, projected_key)
+
+
+class InitialisedScore(ScaledScore):
+    def init_weights(self) -> None:
+        nn.init.constant_(self.scale, 7.0)
+
+
+def test_a_score_of_the_users_sets_the_parameters_that_it_owns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(SCORES_BY_NAME, "scaled", lambda sizes: InitialisedScore(sizes.query_size, sizes.key_size))
+    model = AttentionalRNNForConditionalGeneration(tiny_config("luong-lstm-dot", score="scaled"))
+    scale = model.model.decoder.wiring.attention.score.scale
+    assert scale.item() == 7.0
+    scale.data.fill_(3.0)
+    model.save_pretrained(tmp_path)
+    weights = model.state_dict()
+    for kept, expected in ((weights, 3.0), ({name: weights[name] for name in weights if "scale" not in name}, 7.0)):
+        save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+        loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+        assert loaded.model.decoder.wiring.attention.score.scale.item() == expected
+    monkeypatch.setitem(SCORES_BY_NAME, "scaled", lambda sizes: ScaledScore(sizes.query_size, sizes.key_size))
+    with pytest.raises(NotImplementedError, match=r"ScaledScore owns scale and has no init_weights\(\)"):
+        AttentionalRNNForConditionalGeneration(tiny_config("luong-lstm-dot", score="scaled"))
 
 
 @pytest.mark.parametrize("variant", RNN_VARIANTS)

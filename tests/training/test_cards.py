@@ -165,9 +165,14 @@ def test_each_fault_of_a_card_is_found(name: str, was: str, becomes: str, fault:
 
 
 def test_a_cards_snippet_runs_by_itself() -> None:
-    """It runs as a reader copies it, in a process that has not imported attnzoo."""
-    snippets = {folder.name: re.findall(r"```python\n(.*?)```", read(folder), flags=re.DOTALL) for folder in FOLDERS}
-    for (snippet,) in snippets.values():
+    """It runs as a reader copies it, in a process that has not imported attnzoo: one of each kind of model and use."""
+    snippets = dict[tuple[str, ...], str]()
+    for folder in FOLDERS:
+        (snippet,) = re.findall(r"```python\n(.*?)```", read(folder), flags=re.DOTALL)
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"]
+        snippets[(*kind, *re.findall(r"^from transformers.*|pipeline\(\S+", snippet, flags=re.MULTILINE))] = snippet
+    assert len(snippets) > 4
+    for snippet in snippets.values():
         assert run_alone(snippet, ROOT).strip()
 
 

@@ -36,7 +36,7 @@ def test_rows_are_measured_kept_and_compared(
     figures = json.loads((run / "run.json").read_text())["validation"]
     assert [row["test_set"] for row in rows] == ["own"] * 2 + ["other words"] * 2
     assert {row["metric"] for row in rows} == {"per", "wer"} <= figures.keys()
-    assert rows[0]["command"] == f"attnzoo evaluate {cards / 'tiny'}"
+    assert rows[0]["command"] == "attnzoo evaluate tiny"
     assert float(rows[0]["low"]) <= float(rows[0]["value"]) <= float(rows[0]["high"])
 
     rows[0]["value"], rows[1]["tolerance"] = f"{float(rows[0]['value']) + 0.06:.2f}", "5"

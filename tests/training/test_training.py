@@ -89,7 +89,7 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, tmp_path: Path, capsy
     (tmp_path / "export.json").touch()
     with pytest.raises(SystemExit, match="is an exported model; give the model that it was exported from"):
         evaluate.main([str(tmp_path)])
-    with pytest.raises(SystemExit, match=r"error: nowhere is not a checkpoint folder"):
+    with pytest.raises(SystemExit, match=r"error: nowhere is neither a folder nor the name of a shipped model"):
         evaluate.main(["nowhere"])
     with pytest.raises(
         SystemExit,

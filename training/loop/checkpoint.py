@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attnzoo.commands.models import refuse_adapter, require_no_code, require_readable
+from attnzoo.commands.models import absent, refuse_adapter, require_no_code, require_readable
 from attnzoo.json_files import read_mapping
 from attnzoo.shipped_models import EXPORT
 
@@ -105,6 +105,8 @@ def require_model(folder: Path) -> None:
     if (folder / EXPORT).is_file():
         raise ValueError(f"{folder} is an exported model; give the model that it was exported from")
     refuse_adapter(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{absent(str(folder))}; `attnzoo train demo` makes a model")
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
