@@ -6,8 +6,8 @@ minutes are used up. Tokens per second are target tokens; a label counts as one.
 - ``best/`` and ``last/``: complete Hub repositories with weights, config, tokenizer and recipe. The Auto classes load
   them. ``best`` has the best figure on the validation split, and a card.
 - ``checkpoints/``: ``--resume`` continues from the newest one. The resumed training gives the same weights, bit for
-  bit, in fp32 on the same machine with the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint
-  before they stop.
+  bit, in fp32 on the same machine with the same number of processes and threads. Ctrl-C, SIGTERM and a closed terminal
+  write a checkpoint before they stop.
 - ``log.jsonl``: a line for every ``log_every`` steps and for every evaluation.
 - ``recipe.yaml``: the recipe with all defaults and the paths to the data as given. The copies in ``best/`` and
   ``last/`` have no absolute paths.
@@ -70,7 +70,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             its processes cannot share the batches of a step; several processes were started without a connection
             between them.
         OSError: ``output`` cannot be written, or has too little room.
-        StoppedError: SIGTERM or Ctrl-C; the last step is saved.
+        StoppedError: SIGTERM, Ctrl-C or a closed terminal; the last step is saved.
     """
     settings = recipe.training
     run = setup(recipe, task, output, resume, overwrite)

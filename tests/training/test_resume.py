@@ -17,6 +17,7 @@ import pytest
 from attnzoo.training.loop import checkpoint, training_state
 from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
 from attnzoo.training.loop.run_folder import read_run, write_row
+from attnzoo.training.loop.stopping import signals_to_stop
 from attnzoo.training.train import main
 from transformers import AutoModelForSeq2SeqLM
 
@@ -114,19 +115,27 @@ def test_a_hundred_kills_are_no_worse_than_one(few_words: Path, uninterrupted: P
         assert_like_uninterrupted(tmp_path / str(seed), uninterrupted)
 
 
-def die_at(moment: str, calls: int, signum: int = getattr(signal, "SIGKILL", 0)) -> None:
-    """Kill this process, or send it another signal, at this call of a function of ``checkpoint``, or of
-    ``Path.rename``.
-    """
+kill = functools.partial(signal.raise_signal, getattr(signal, "SIGKILL", 0))
+
+
+def die_at(moment: str, calls: int, die: Callable[[], Any] = kill) -> None:
+    """Kill this process, or stop it otherwise, at this call of a function of ``checkpoint``, or of ``Path.rename``."""
     place: Any = pathlib.Path if moment == "rename" else checkpoint
     function, left = getattr(place, moment), iter(range(calls - 1, -1, -1))
 
     def dying(*arguments: Any) -> Any:
         if next(left, None) == 0:
-            os.kill(os.getpid(), signum)
+            die()
         return function(*arguments)
 
     setattr(place, moment, dying)
+
+
+def close_terminal_at(moment: str, calls: int) -> None:
+    """Give this process a terminal, which is closed at this call."""
+    master, terminal = os.openpty()
+    os.login_tty(terminal)
+    die_at(moment, calls, functools.partial(os.close, master))
 
 
 # The n-th write is killed before its files are known to be on the disk; or the n-th rename is not made, of which a
@@ -150,7 +159,8 @@ def test_a_signal_to_stop_saves_first(
     number: int, name: str, few_words: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
-    signalled = functools.partial(die_at, "rename", 1, number)  # which ends the first checkpoint
+    stop = functools.partial(signal.raise_signal, number)
+    signalled = functools.partial(die_at, "rename", 1, stop)  # which ends the first checkpoint
     code, errors = start(arguments(few_words, output), before=signalled).finish()
     assert code == 128 + number, errors
     step = int(checkpoints(output)[-1].name.removeprefix("step-"))
@@ -158,6 +168,33 @@ def test_a_signal_to_stop_saves_first(
     assert "Traceback" not in errors
     go_on(few_words, output)
     assert_like_uninterrupted(output, uninterrupted)
+
+
+def test_a_closed_terminal_saves_first(few_words: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """As when the kernel of a notebook restarts. To write to such a terminal is an error."""
+    output = tmp_path / "run"
+    closed = functools.partial(close_terminal_at, "rename", 1)
+    assert start(arguments(few_words, output), before=closed).finish()[0] == 128 + signal.SIGHUP
+    assert checkpoints(output)
+    go_on(few_words, output)
+    assert_like_uninterrupted(output, uninterrupted)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no such signal")
+def test_a_second_signal_stops_at_once_unless_it_is_a_closed_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "isatty", lambda number: False)  # a terminal of the tests stays open
+    sent = [signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP]
+    with signals_to_stop() as received:
+        for number in sent:
+            signal.raise_signal(number)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert received == sent
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup has it
+    with signals_to_stop() as received:
+        signal.raise_signal(signal.SIGHUP)
+    assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
+    assert not received
 
 
 # Damage ---------------------------------------------------------------------------------------------------------------
