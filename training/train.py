@@ -6,8 +6,9 @@ minutes are used up. Tokens per second are target tokens; a label counts as one.
 - ``best/`` and ``last/``: complete Hub repositories with weights, config, tokenizer and recipe. The Auto classes load
   them. ``best`` has the best figure on the validation split, and a card.
 - ``checkpoints/``: ``--resume`` continues from the newest one. The resumed training gives the same weights, bit for
-  bit, in fp32 on the same machine with the same number of processes and threads. Ctrl-C, SIGTERM and a closed terminal
-  write a checkpoint before they stop.
+  bit, in fp32 on the same machine with the same number of processes and threads. A checkpoint is written every
+  ``checkpoint_every`` steps, when a minute has passed since the last one, and at every evaluation; Ctrl-C, SIGTERM and
+  a closed terminal write one before they stop.
 - ``log.jsonl``: a line for every ``log_every`` steps and for every evaluation.
 - ``recipe.yaml``: the recipe with all defaults and the paths to the data as given. The copies in ``best/`` and
   ``last/`` have no absolute paths.
@@ -84,7 +85,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         bar = progress_bar(clock, progress, is_shown=accelerator.is_main_process)
         while progress < 1:
-            batches, num_labels, signum = next_step(run, received)
+            batches, num_labels, is_due, signum = next_step(run, received)
             rate = learning_rate(clock.steps, progress, state.batches.epochs(), settings)
             add_gradients(run, gradients, batches, num_labels)
             if accelerator.is_main_process and not clock.steps:  # everything in the recipe was read and fits
@@ -105,7 +106,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                 if best.is_out_of_patience(settings.patience):
                     bar.write(f"no better evaluation in {best.evaluations_since}; stopping early")
                     progress = 1.0
-            if is_evaluated or signum or clock.steps % settings.checkpoint_every == 0:
+            if is_evaluated or is_due or signum or clock.steps % settings.checkpoint_every == 0:
+                clock.checkpoint_begins()
                 with clock.paused():
                     state.save(output, settings.keep_checkpoints)
             if signum and progress < 1:
@@ -117,8 +119,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     return finish(run)
 
 
-def next_step(run: Run, received: list[int]) -> tuple[list[Batch], int, int]:
-    """The batches of this process, the labels in those of all processes, and whether one of them received a signal.
+def next_step(run: Run, received: list[int]) -> tuple[list[Batch], int, int, int]:
+    """The batches of this process, the labels in those of all processes, whether a checkpoint is due after this step
+    by the clock of the main process, and whether a process received a signal.
 
     If a process has no batches left in an epoch, all begin the next one. With a stream, no process knows how many
     batches the others have.
@@ -134,12 +137,13 @@ def next_step(run: Run, received: list[int]) -> tuple[list[Batch], int, int]:
         except (OSError, ValueError) as raised:  # the others would wait for this process
             error = raised
         num_labels = sum(batch.num_labels for batch in batches)
-        here = num_labels, max(received, default=0), not batches, error is not None
-        num_labels, signum, ended, failed = summed(run.accelerator, *here)
+        is_due = int(run.accelerator.is_main_process and run.state.clock.is_checkpoint_due())
+        here = num_labels, is_due, max(received, default=0), not batches, error is not None
+        num_labels, is_due, signum, ended, failed = summed(run.accelerator, *here)
         if failed:
             raise error or ValueError("another process cannot use its part of the training data; it says why")
         if not ended:
-            return batches, num_labels, signum
+            return batches, num_labels, is_due, signum
         run.state.batches.end_epoch()
 
 

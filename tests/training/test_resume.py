@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attnzoo.training.loop import checkpoint, training_state
+from attnzoo.training.loop import checkpoint, progress, training_state
 from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
 from attnzoo.training.loop.run_folder import read_run, write_row
 from attnzoo.training.loop.stopping import signals_to_stop
@@ -458,6 +458,20 @@ def test_a_run_is_not_lost_by_starting_another(few_words: Path, uninterrupted: P
 
 def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:
     assert [path.name for path in checkpoints(uninterrupted)] == ["step-00000016", "step-00000020"]
+
+
+def test_checkpoints_by_the_clock_change_nothing_else(
+    few_words: Path, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_TO_CHECKPOINT", 0.0)  # one after each step
+    output = tmp_path / "run"
+    main(arguments(few_words, output))
+    assert [path.name for path in checkpoints(output)] == ["step-00000019", "step-00000020"]
+    assert_like_uninterrupted(output, uninterrupted)
+    shutil.rmtree(checkpoints(output)[1])
+    (output / "run.json").unlink()
+    go_on(few_words, output)
+    assert_like_uninterrupted(output, uninterrupted)
 
 
 def test_replacing_is_all_or_nothing(tmp_path: Path) -> None:
