@@ -39,7 +39,7 @@ from attnzoo.value_checks import values_are_checked
 from .card import describe, write_card
 from .commands.exits import StoppedError, exit_on_user_error
 from .commands.parsers import train_parser
-from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, rotate, save_tokenizer, write_atomically
+from .loop.checkpoint import checkpoint_folder, replacing, rotate, save_tokenizer, write_atomically
 from .loop.graphs import Gradients, GraphedStep
 from .loop.loss_terms import total_loss
 from .loop.progress import Batch, Clock, progress_bar
@@ -67,9 +67,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         FloatingPointError: the training diverges. Diverged weights are not saved.
         ValueError: an example of any split is longer than a batch; ``output`` holds a run, and neither ``resume`` nor
             ``overwrite`` is given; ``output`` holds a file that the training would delete and no training wrote, or one
-            that the recipe names; the run to resume has another recipe, model or data, or no undamaged checkpoint, or
-            its processes cannot share the batches of a step; several processes were started without a connection
-            between them.
+            that the recipe names; the run to resume is finished, has another recipe, model or data, or only damaged
+            checkpoints, or its processes cannot share the batches of a step; several processes were started without a
+            connection between them.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM, Ctrl-C or a closed terminal; the last step is saved.
     """
@@ -276,16 +276,13 @@ def end(accelerator: Accelerator) -> None:
 def train_once(recipe: Recipe, task: Task, output: Path) -> dict[str, Any]:
     """Train, or resume an interrupted run, unless ``output`` holds a finished run of this recipe. Return ``run.json``.
 
-    A run of this recipe that was interrupted before its first checkpoint starts again.
-
     Raises:
         ValueError: ``output`` has a run of another recipe, or a part of a run without its recipe.
     """
     own = output / "recipe.yaml"
     if not (output / "run.json").is_file():  # written at the end of a training
         print(f"\n{output.name}:")
-        is_own = bool(contents(output)) and own.is_file() and not differences(load_recipe(own), recipe)
-        return train(recipe, task, output, resume=bool(checkpoints(output)), overwrite=is_own)
+        return train(recipe, task, output, resume=bool(contents(output)))
     if changed := differences(load_recipe(own), recipe):
         raise ValueError(
             f"{output} was trained from another recipe, which differs in {', '.join(changed)}; remove it, or keep the "

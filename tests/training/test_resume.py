@@ -6,6 +6,7 @@ import os
 import pathlib
 import pickle
 import random
+import shlex
 import shutil
 import signal
 import time
@@ -41,7 +42,7 @@ def arguments(few_words: Path, output: Path, *more: str) -> list[str]:
 
 def go_on(few_words: Path, output: Path) -> None:
     """Resume to the end in this process: starting another process takes longer than the rest of the training."""
-    main(arguments(few_words, output, "--resume" if checkpoints(output) else "--overwrite"))
+    main(arguments(few_words, output, "--resume"))
 
 
 def wait_for_a_checkpoint(training: Running, output: Path, after: Sequence[Path] = ()) -> None:
@@ -96,7 +97,7 @@ def kill_at_random(few_words: Path, output: Path, kills: int, seed: int) -> int:
             assert code == 0, errors
         if (output / "run.json").exists():
             return hits
-        training = start(arguments(few_words, output, "--resume" if checkpoints(output) else "--overwrite"))
+        training = start(arguments(few_words, output, "--resume"))
 
 
 def test_a_killed_training_resumes_to_the_same_weights(few_words: Path, uninterrupted: Path, tmp_path: Path) -> None:
@@ -448,12 +449,29 @@ def test_a_run_is_not_lost_by_starting_another(few_words: Path, uninterrupted: P
         AutoModelForSeq2SeqLM.from_pretrained(output / "best")
     with pytest.raises(SystemExit, match="holds a finished run; there is nothing to resume"):
         main(arguments(few_words, finished, "--resume"))
-    with pytest.raises(SystemExit, match="holds no checkpoint; there is nothing to resume"):
-        main(arguments(few_words, tmp_path / "new", "--resume"))
-    with pytest.raises(SystemExit, match=r"differs in model\.dropout, training\.batch_tokens"):
+    with pytest.raises(SystemExit, match=r"differs in model\.dropout, training\.batch_tokens; resume it") as refused:
         main(arguments(few_words, unfinished, "--resume", "--set=model.dropout=0.1", "--set=training.batch_tokens=99"))
-    main(arguments(few_words, unfinished, "--resume", "--set=expected.per=1"))  # which is for the reader
+    *_, command, _ = str(refused.value).split("`")
+    main(shlex.split(command)[2:])
     assert (unfinished / "run.json").exists()
+    (unfinished / "run.json").unlink()
+    main(arguments(few_words, unfinished, "--resume", "--set=expected.per=1"))  # which is for the reader
+
+
+def test_a_run_without_a_checkpoint_is_resumed_from_the_beginning(
+    few_words: Path, uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is no run, and where one was stopped early."""
+    output = tmp_path / "run"
+    for _ in range(2):
+        main(arguments(few_words, output, "--resume"))
+        assert f"{output} holds no checkpoint; starting from the beginning" in capsys.readouterr().out
+        assert_like_uninterrupted(output, uninterrupted)
+        (output / "run.json").unlink()
+        shutil.rmtree(output / "checkpoints")
+    with pytest.raises(SystemExit, match=r"another recipe, which differs in model\.dropout"):
+        main(arguments(few_words, output, "--resume", "--set=model.dropout=0.1"))
+    assert (output / "best" / "model.safetensors").exists()
 
 
 def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:

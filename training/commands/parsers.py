@@ -32,7 +32,8 @@ def train_parser() -> argparse.ArgumentParser:
     example = "training.max_steps=100 or task.data.path=words.tsv"
     add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
     existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="continue from the newest checkpoint in the folder")
+    resume = "continue from the newest checkpoint in the folder; without one, start from the beginning"
+    existing.add_argument("--resume", action="store_true", help=resume)
     existing.add_argument("--overwrite", action="store_true", help="delete the run that is in the output folder")
     return parser
 
