@@ -1,4 +1,4 @@
-"""Train a model from a recipe: ``attnzoo train demo --output runs/demo --set training.max_minutes=1``.
+"""Train a model from a recipe: ``attnzoo train demo --output runs/demo``.
 
 :func:`train` sets up recipe, task, model and optimiser, then trains on batches, with evaluations, until the steps or
 minutes are used up. Tokens per second are target tokens; a label counts as one. The output folder has:

@@ -143,6 +143,11 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
         f"processes: {accelerator.num_processes}, threads of each: {torch.get_num_threads()}"
         + (f"; continuing after step {clock.steps}" if checkpoint is not None else "")
     )
+    if settings.max_minutes is not None and settings.min_steps > 1:
+        accelerator.print(
+            f"the training takes at least {settings.min_steps:,} steps, however long they take; with --set "
+            f"training.min_steps=1 it ends after training.max_minutes={settings.max_minutes:g}"
+        )
     if resume and checkpoint is None:
         accelerator.print(f"{output} holds no checkpoint; starting from the beginning")
     if not isinstance(examples, IterableDataset) and len(examples) < FEWEST:
