@@ -21,7 +21,6 @@ from tqdm import tqdm
 from ..recipe import Training
 from .batching import LengthBatchSampler, LengthBatchStream
 
-
 # A kill then costs a minute of training, and writing little: the checkpoint of five million parameters takes a second.
 SECONDS_TO_CHECKPOINT = 60.0
 
