@@ -4,6 +4,8 @@
 ``python docs/install_lines.py``, which writes the pages' lines anew.
 """
 
+import shlex
+
 ON_INDEX = False
 MODELS = "attnzoo-models"
 SHELF = "attnzoo-shelf"
@@ -19,3 +21,9 @@ def pip_install(*extras: str, models: str | None = None) -> str:
     if models is not None:
         packages.append(models if ON_INDEX else FOLDERS[models])
     return f"pip install {' '.join(packages)}{'' if ON_INDEX else '  # in a clone of attnzoo'}"
+
+
+def pip_install_version(version: str, extra: str) -> str:
+    """The command that installs this version of attnzoo with an extra, without a clone."""
+    package = f"attnzoo[{extra}]=={version}" if ON_INDEX else f"./attnzoo-{version}-py3-none-any.whl[{extra}]"
+    return f"pip install {shlex.quote(package)}"

@@ -16,7 +16,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardDat
 from transformers import AutoConfig
 
 from attnzoo.commands.parsers import add_overrides, command_parser
-from attnzoo.installing import pip_install  # importing attnzoo also registers the Auto classes
+from attnzoo.installing import pip_install, pip_install_version  # importing attnzoo also registers the Auto classes
 
 from .architecture import architecture, template
 from .commands.exits import exit_on_user_error
@@ -115,6 +115,7 @@ def card(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, ru
     columns, rows = _table(record)
     sentence, _ = architecture(AutoConfig.from_pretrained(written, trust_remote_code=False))
     words = record["card"]
+    version = one_line(str(run.get("versions", {}).get("attnzoo", "of an unknown version")))
     start = (recipe.training.start_from or "").removesuffix("/best")
     texts = {name: escaped(value) for name, value in run.items() if isinstance(value, str)}
     return template("card.md").render(
@@ -125,7 +126,8 @@ def card(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, ru
         ],
         title=escaped(record["name"]),
         architecture=sentence,
-        install=pip_install("train"),
+        version=escaped(version),
+        install=pip_install("train") if run.get("git_commit") else pip_install_version(version, "train"),
         evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
         snippet=words["snippet"].replace("{folder}", json.dumps(shown, ensure_ascii=False)[1:-1]),
         words=words,

@@ -66,7 +66,7 @@ def make(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> None:
     Raises:
         FileNotFoundError: a package is not installed. Nothing has been trained.
         ValueError: a folder of ``runs`` has a run of another recipe.
-        StoppedError: SIGTERM or Ctrl-C; the last step of the training is saved.
+        StoppedError: SIGTERM, Ctrl-C or a closed terminal; the last step of the training is saved.
     """
     misaki_sources(), names(), package_folder("phonetisaurus", "phonetisaurus")
 

@@ -146,7 +146,8 @@ class Training:
             of the warm-up do not count, nor those before the first BLEU or ROUGE above 0.
         keep_evaluated: the number of the latest evaluated weights to keep in ``evaluated/``, for ``python -m
             attnzoo.training.loop.average``.
-        checkpoint_every: optimiser steps from one checkpoint to the next.
+        checkpoint_every: optimiser steps from one checkpoint to the next. After a minute without one, and at every
+            evaluation, there is one more.
         keep_checkpoints: the number of the latest checkpoints to keep.
         tracker: a place for the curves in addition to ``log.jsonl``: "tensorboard" writes into the output folder,
             "trackio" into its own folder on this machine, and "wandb" sends them to its service.

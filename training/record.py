@@ -204,7 +204,7 @@ def sha256_of(path: Path) -> str:
 
 def check_run(run: dict[str, Any], metrics: list[str]) -> None:
     """Raise a ValueError for a figure that a card cannot show: ``run.json`` may come from elsewhere."""
-    kinds = FIGURES | {"averaged": int, "git_commit": str, "note": str, "test": dict}
+    kinds = FIGURES | {"averaged": int, "git_commit": str, "note": str, "test": dict, "versions": dict}
     shown = [("", run, {name: kind for name, kind in kinds.items() if run.get(name) is not None})]
     for split in ("validation", "test"):
         if isinstance(of_split := run.get(split), dict):

@@ -51,7 +51,7 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
         FileNotFoundError: data is missing (the message lists all of it), or ``cards`` has no folder of a name. Nothing
             has been trained.
         ValueError: a run in ``runs`` is of another recipe.
-        StoppedError: SIGTERM or Ctrl-C; the last step is saved.
+        StoppedError: SIGTERM, Ctrl-C or a closed terminal; the last step is saved.
     """
     folders = sorted(path for path in cards.iterdir() if path.is_dir())
     if names:

@@ -1,4 +1,4 @@
-"""Train a model from a recipe: ``attnzoo train demo --output runs/demo --set training.max_minutes=1``.
+"""Train a model from a recipe: ``attnzoo train demo --output runs/demo``.
 
 :func:`train` sets up recipe, task, model and optimiser, then trains on batches, with evaluations, until the steps or
 minutes are used up. Tokens per second are target tokens; a label counts as one. The output folder has:
@@ -6,8 +6,9 @@ minutes are used up. Tokens per second are target tokens; a label counts as one.
 - ``best/`` and ``last/``: complete Hub repositories with weights, config, tokenizer and recipe. The Auto classes load
   them. ``best`` has the best figure on the validation split, and a card.
 - ``checkpoints/``: ``--resume`` continues from the newest one. The resumed training gives the same weights, bit for
-  bit, in fp32 on the same machine with the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint
-  before they stop.
+  bit, in fp32 on the same machine with the same number of processes and threads. A checkpoint is written every
+  ``checkpoint_every`` steps, when a minute has passed since the last one, and at every evaluation; Ctrl-C, SIGTERM and
+  a closed terminal write one before they stop.
 - ``log.jsonl``: a line for every ``log_every`` steps and for every evaluation.
 - ``recipe.yaml``: the recipe with all defaults and the paths to the data as given. The copies in ``best/`` and
   ``last/`` have no absolute paths.
@@ -38,7 +39,7 @@ from attnzoo.value_checks import values_are_checked
 from .card import describe, write_card
 from .commands.exits import StoppedError, exit_on_user_error
 from .commands.parsers import train_parser
-from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, rotate, save_tokenizer, write_atomically
+from .loop.checkpoint import checkpoint_folder, replacing, rotate, save_tokenizer, write_atomically
 from .loop.graphs import Gradients, GraphedStep
 from .loop.loss_terms import total_loss
 from .loop.progress import Batch, Clock, progress_bar
@@ -66,11 +67,11 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         FloatingPointError: the training diverges. Diverged weights are not saved.
         ValueError: an example of any split is longer than a batch; ``output`` holds a run, and neither ``resume`` nor
             ``overwrite`` is given; ``output`` holds a file that the training would delete and no training wrote, or one
-            that the recipe names; the run to resume has another recipe, model or data, or no undamaged checkpoint, or
-            its processes cannot share the batches of a step; several processes were started without a connection
-            between them.
+            that the recipe names; the run to resume is finished, has another recipe, model or data, or only damaged
+            checkpoints, or its processes cannot share the batches of a step; several processes were started without a
+            connection between them.
         OSError: ``output`` cannot be written, or has too little room.
-        StoppedError: SIGTERM or Ctrl-C; the last step is saved.
+        StoppedError: SIGTERM, Ctrl-C or a closed terminal; the last step is saved.
     """
     settings = recipe.training
     run = setup(recipe, task, output, resume, overwrite)
@@ -84,7 +85,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         bar = progress_bar(clock, progress, is_shown=accelerator.is_main_process)
         while progress < 1:
-            batches, num_labels, signum = next_step(run, received)
+            batches, num_labels, is_due, signum = next_step(run, received)
             rate = learning_rate(clock.steps, progress, state.batches.epochs(), settings)
             add_gradients(run, gradients, batches, num_labels)
             if accelerator.is_main_process and not clock.steps:  # everything in the recipe was read and fits
@@ -105,7 +106,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                 if best.is_out_of_patience(settings.patience):
                     bar.write(f"no better evaluation in {best.evaluations_since}; stopping early")
                     progress = 1.0
-            if is_evaluated or signum or clock.steps % settings.checkpoint_every == 0:
+            if is_evaluated or is_due or signum or clock.steps % settings.checkpoint_every == 0:
+                clock.checkpoint_begins()
                 with clock.paused():
                     state.save(output, settings.keep_checkpoints)
             if signum and progress < 1:
@@ -117,8 +119,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     return finish(run)
 
 
-def next_step(run: Run, received: list[int]) -> tuple[list[Batch], int, int]:
-    """The batches of this process, the labels in those of all processes, and whether one of them received a signal.
+def next_step(run: Run, received: list[int]) -> tuple[list[Batch], int, int, int]:
+    """The batches of this process, the labels in those of all processes, whether a checkpoint is due after this step
+    by the clock of the main process, and whether a process received a signal.
 
     If a process has no batches left in an epoch, all begin the next one. With a stream, no process knows how many
     batches the others have.
@@ -134,12 +137,13 @@ def next_step(run: Run, received: list[int]) -> tuple[list[Batch], int, int]:
         except (OSError, ValueError) as raised:  # the others would wait for this process
             error = raised
         num_labels = sum(batch.num_labels for batch in batches)
-        here = num_labels, max(received, default=0), not batches, error is not None
-        num_labels, signum, ended, failed = summed(run.accelerator, *here)
+        is_due = int(run.accelerator.is_main_process and run.state.clock.is_checkpoint_due())
+        here = num_labels, is_due, max(received, default=0), not batches, error is not None
+        num_labels, is_due, signum, ended, failed = summed(run.accelerator, *here)
         if failed:
             raise error or ValueError("another process cannot use its part of the training data; it says why")
         if not ended:
-            return batches, num_labels, signum
+            return batches, num_labels, is_due, signum
         run.state.batches.end_epoch()
 
 
@@ -272,16 +276,13 @@ def end(accelerator: Accelerator) -> None:
 def train_once(recipe: Recipe, task: Task, output: Path) -> dict[str, Any]:
     """Train, or resume an interrupted run, unless ``output`` holds a finished run of this recipe. Return ``run.json``.
 
-    A run of this recipe that was interrupted before its first checkpoint starts again.
-
     Raises:
         ValueError: ``output`` has a run of another recipe, or a part of a run without its recipe.
     """
     own = output / "recipe.yaml"
     if not (output / "run.json").is_file():  # written at the end of a training
         print(f"\n{output.name}:")
-        is_own = bool(contents(output)) and own.is_file() and not differences(load_recipe(own), recipe)
-        return train(recipe, task, output, resume=bool(checkpoints(output)), overwrite=is_own)
+        return train(recipe, task, output, resume=bool(contents(output)))
     if changed := differences(load_recipe(own), recipe):
         raise ValueError(
             f"{output} was trained from another recipe, which differs in {', '.join(changed)}; remove it, or keep the "

@@ -46,8 +46,9 @@ class Int8Linear(nn.Module):
 
     def __init__(self, matrix: Int8Matrix, alpha: float, bias: Tensor | None, saturates: bool) -> None:
         super().__init__()
-        codes = torch.tensor(matrix.codes.astype(np.float32))  # (K, N); sums of products of codes are exact in float64
-        self.codes, self.alpha, self.saturates = codes, np.float32(alpha), saturates
+        codes = torch.tensor(matrix.codes.astype(np.float32))  # (K, N)
+        self.codes = codes if saturates else codes.double()  # in which sums of products of codes are exact
+        self.alpha, self.saturates = np.float32(alpha), saturates
         self.scale = float(np.float32(1) / (self.alpha * np.float32(matrix.multiplier)))
         shift = LARGEST * self.scale * codes.sum(0)
         self.bias = -shift if bias is None else bias.detach() - shift
@@ -58,7 +59,7 @@ class Int8Linear(nn.Module):
             pairs = unsigned.unflatten(-1, (-1, 2)).unsqueeze(-1) * self.codes.unflatten(0, (-1, 2))  # (..., K/2, 2, N)
             sums = pairs.sum(-2).clamp(SMALLEST_SUM, LARGEST_SUM).sum(-2, dtype=torch.float64)
         else:
-            sums = unsigned.double() @ self.codes.double()
+            sums = unsigned.double() @ self.codes
         return sums.float() * self.scale + self.bias
 
 

@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 import torch
 
+from attnzoo.phonemes import CLOSE, OPEN
 from attnzoo.pronunciation import Pronouncer
 from attnzoo.pronunciation.engines import EngineName
 
@@ -43,6 +44,10 @@ def main() -> None:
             systems[f"{engine}, its OnnxModel alone"] = lambda own=model: rate(own, [words])  # type: ignore[misc]
         systems[engine] = lambda own=pronouncer.words: rate(own, [words])  # type: ignore[misc]
         systems[f"{engine}, one word at a time"] = lambda own=pronouncer.words: rate(own, alone)  # type: ignore[misc]
+    engine = Pronouncer(language="en-US", engine="onnx-int8").word_model.engine
+    engine.model.threads = 1
+    sources = [f"{OPEN}eng_latn_us{CLOSE}{word}" for word in words]
+    systems["onnx-int8, of 135 languages, its OnnxModel alone"] = lambda: rate(engine.model, [sources])
     for system in systems.values():
         system()
     rates: dict[str, list[float]] = {label: [] for label in systems}
@@ -53,7 +58,7 @@ def main() -> None:
     peer = statistics.median(rates["g2p-en"])
     for label, values in rates.items():
         middle = statistics.median(values)
-        print(f"  {label:30} {middle:6.0f}  ({min(values):.0f} to {max(values):.0f})  {middle / peer:.2f} of g2p-en")
+        print(f"  {label:48} {middle:6.0f}  ({min(values):.0f} to {max(values):.0f})  {middle / peer:.2f} of g2p-en")
 
 
 def rate(system: Callable[..., Any], calls: list[list[str]]) -> float:

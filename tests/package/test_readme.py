@@ -100,7 +100,7 @@ def test_commands_exist_and_know_their_options(
             assert all(option in known for option in rest if option.startswith("--")), (page, words)
             if rest[0] == "train" and rest[1:] and not rest[1].startswith("--"):
                 changes = [after for option, after in pairwise(rest) if option == "--set"]
-                load_recipe("demo" if rest[1] == "recipe.yaml" else rest[1], changes)
+                load_recipe("demo" if Path(rest[1]).name == "recipe.yaml" else rest[1], changes)
         elif program == "attnzoo":
             assert rest[0].startswith("--"), (page, words)
     assert min(seen["attnzoo"], seen["python"], seen["make"]) > 5

@@ -1,10 +1,11 @@
 """Fixtures that several files of tests use."""
 
+import math
 from pathlib import Path
 
 import datasets
 import pytest
-from attnzoo.training.loop import checkpoint
+from attnzoo.training.loop import checkpoint, progress
 from attnzoo.training.tasks import grapheme_to_phoneme
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
@@ -23,6 +24,12 @@ def no_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     it.
     """
     monkeypatch.setattr(checkpoint, "_sync_entry", lambda path: None)
+
+
+@pytest.fixture(autouse=True)
+def no_checkpoint_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, too, the checkpoints are those of the steps."""
+    monkeypatch.setattr(progress, "SECONDS_TO_CHECKPOINT", math.inf)
 
 
 @pytest.fixture(scope="session")

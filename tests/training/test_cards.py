@@ -260,6 +260,16 @@ def test_texts_of_a_run_are_no_markup(name: str, run: Path, dictionary: Path, tm
     assert "\n# Free" not in text
 
 
+def test_a_card_of_an_installed_attnzoo_has_its_version(run: Path, dictionary: Path, tmp_path: Path) -> None:
+    """A checkout has a commit, and an installed package none."""
+    recipe, figures = load_recipe(run / "recipe.yaml"), json.loads((run / "run.json").read_text())
+    shutil.copytree(run / "best", tmp_path / "best")
+    write_card(tmp_path / "best", tmp_path / "best", recipe, make_task(recipe), figures | {"git_commit": None})
+    version, card = figures["versions"]["attnzoo"], read(tmp_path / "best")
+    assert f", attnzoo\n{version}. " in card
+    assert f"pip install './attnzoo-{version}-py3-none-any.whl[train]'\n" in card
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -275,6 +285,7 @@ def test_texts_of_a_run_are_no_markup(name: str, run: Path, dictionary: Path, tm
         (("averaged",), "<b>"),
         (("note",), ["a"]),
         (("git_commit",), {"a": "<b>"}),
+        (("versions",), "<b>"),
     ],
     ids=str,
 )

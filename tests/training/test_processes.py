@@ -3,6 +3,7 @@
 import functools
 import gc
 import json
+import math
 import os
 import shutil
 import socket
@@ -16,6 +17,7 @@ import yaml
 from accelerate import Accelerator, FullyShardedDataParallelPlugin
 from accelerate.commands.config.config_args import load_config_from_file
 from attnzoo.training.commands.exits import exit_on_user_error
+from attnzoo.training.loop import progress
 from attnzoo.training.loop.checkpoint import checkpoints
 from attnzoo.training.loop.setup import _mixed_precision, setup
 from attnzoo.training.recipe import load_recipe, make_task
@@ -44,9 +46,11 @@ def sets(dictionary: Path, processes: int, *more: str) -> list[str]:
     ]
 
 
-def join(environment: dict[str, str], is_sharded: bool) -> None:
+def join(environment: dict[str, str], is_sharded: bool, seconds: float) -> None:
     """Set the variables of one of several processes, as torchrun and Accelerate's launcher do."""
     os.environ.update(environment)
+    if environment["RANK"] == "0":  # whose clock decides
+        progress.SECONDS_TO_CHECKPOINT = seconds
     if is_sharded:
         allow_sharding()
     end_training = Accelerator.end_training
@@ -58,31 +62,40 @@ def join(environment: dict[str, str], is_sharded: bool) -> None:
     Accelerator.end_training = end  # type: ignore[method-assign]
 
 
-def train_on_two(dictionary: Path, output: Path, *more: str, resume: bool = False, is_sharded: bool = False) -> Path:
-    """A training on two CPU processes; the output folder."""
+def train_on_two(
+    dictionary: Path,
+    output: Path,
+    *more: str,
+    resume: bool = False,
+    is_sharded: bool = False,
+    seconds: float = math.inf,
+) -> Path:
+    """A training on two CPU processes, with a checkpoint after these seconds; the output folder."""
     environment: dict[str, str] = {}
     if is_sharded:  # what `accelerate launch` makes of the file
         settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())["fsdp_config"]
         environment = {"ACCELERATE_USE_FSDP": "true", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}
         environment |= {name.upper(): str(settings[name]) for name in settings}
     arguments = command_line("demo", output, sets(dictionary, 2, *more), *(["--resume"] if resume else []))
-    for rank, (code, errors) in enumerate(run_two(arguments, environment, is_sharded)):
+    for rank, (code, errors) in enumerate(run_two(arguments, environment, is_sharded, seconds=seconds)):
         assert code == 0, f"rank {rank}: {errors[-3000:]}"
     return output
 
 
 def run_two(
-    arguments: list[str], environment: dict[str, str], is_sharded: bool = False, program: Any = main
+    arguments: list[str],
+    environment: dict[str, str],
+    is_sharded: bool = False,
+    program: Any = main,
+    seconds: float = math.inf,
 ) -> list[tuple[int | None, str]]:
     """A program on two CPU processes; the exit code of each and what it said on the error stream."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     environment |= {"ACCELERATE_USE_CPU": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    processes = [
-        start(arguments, functools.partial(join, environment | {"RANK": rank, "LOCAL_RANK": rank}, is_sharded), program)
-        for rank in ("0", "1")
-    ]
+    ranks = [environment | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+    processes = [start(arguments, functools.partial(join, rank, is_sharded, seconds), program) for rank in ranks]
     return [process.finish() for process in processes]
 
 
@@ -241,7 +254,8 @@ def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> No
     for folder in checkpoints(output)[2:]:
         folder.rename(folder.with_name(f".{folder.name}"))  # as if it had been killed after the second
     (checkpoints(output)[-1] / "state.json").write_text("{}")  # and this had been damaged since
-    train_on_two(dictionary, output, resume=True)
+    train_on_two(dictionary, output, resume=True, seconds=0)
+    assert [path.name for path in checkpoints(output)] == [f"step-{step:08}" for step in range(12, STEPS + 1)]
     assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
     assert [row["loss"] for row in log_rows(output, "loss")] == [row["loss"] for row in log_rows(two, "loss")]
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import pickle
 import random
+import shlex
 import shutil
 import signal
 import time
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attnzoo.training.loop import checkpoint, training_state
+from attnzoo.training.loop import checkpoint, progress, training_state
 from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
 from attnzoo.training.loop.run_folder import read_run, write_row
+from attnzoo.training.loop.stopping import signals_to_stop
 from attnzoo.training.train import main
 from transformers import AutoModelForSeq2SeqLM
 
@@ -40,7 +42,7 @@ def arguments(few_words: Path, output: Path, *more: str) -> list[str]:
 
 def go_on(few_words: Path, output: Path) -> None:
     """Resume to the end in this process: starting another process takes longer than the rest of the training."""
-    main(arguments(few_words, output, "--resume" if checkpoints(output) else "--overwrite"))
+    main(arguments(few_words, output, "--resume"))
 
 
 def wait_for_a_checkpoint(training: Running, output: Path, after: Sequence[Path] = ()) -> None:
@@ -95,7 +97,7 @@ def kill_at_random(few_words: Path, output: Path, kills: int, seed: int) -> int:
             assert code == 0, errors
         if (output / "run.json").exists():
             return hits
-        training = start(arguments(few_words, output, "--resume" if checkpoints(output) else "--overwrite"))
+        training = start(arguments(few_words, output, "--resume"))
 
 
 def test_a_killed_training_resumes_to_the_same_weights(few_words: Path, uninterrupted: Path, tmp_path: Path) -> None:
@@ -114,19 +116,27 @@ def test_a_hundred_kills_are_no_worse_than_one(few_words: Path, uninterrupted: P
         assert_like_uninterrupted(tmp_path / str(seed), uninterrupted)
 
 
-def die_at(moment: str, calls: int, signum: int = getattr(signal, "SIGKILL", 0)) -> None:
-    """Kill this process, or send it another signal, at this call of a function of ``checkpoint``, or of
-    ``Path.rename``.
-    """
+kill = functools.partial(signal.raise_signal, getattr(signal, "SIGKILL", 0))
+
+
+def die_at(moment: str, calls: int, die: Callable[[], Any] = kill) -> None:
+    """Kill this process, or stop it otherwise, at this call of a function of ``checkpoint``, or of ``Path.rename``."""
     place: Any = pathlib.Path if moment == "rename" else checkpoint
     function, left = getattr(place, moment), iter(range(calls - 1, -1, -1))
 
     def dying(*arguments: Any) -> Any:
         if next(left, None) == 0:
-            os.kill(os.getpid(), signum)
+            die()
         return function(*arguments)
 
     setattr(place, moment, dying)
+
+
+def close_terminal_at(moment: str, calls: int) -> None:
+    """Give this process a terminal, which is closed at this call."""
+    master, terminal = os.openpty()
+    os.login_tty(terminal)
+    die_at(moment, calls, functools.partial(os.close, master))
 
 
 # The n-th write is killed before its files are known to be on the disk; or the n-th rename is not made, of which a
@@ -150,7 +160,8 @@ def test_a_signal_to_stop_saves_first(
     number: int, name: str, few_words: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
-    signalled = functools.partial(die_at, "rename", 1, number)  # which ends the first checkpoint
+    stop = functools.partial(signal.raise_signal, number)
+    signalled = functools.partial(die_at, "rename", 1, stop)  # which ends the first checkpoint
     code, errors = start(arguments(few_words, output), before=signalled).finish()
     assert code == 128 + number, errors
     step = int(checkpoints(output)[-1].name.removeprefix("step-"))
@@ -158,6 +169,33 @@ def test_a_signal_to_stop_saves_first(
     assert "Traceback" not in errors
     go_on(few_words, output)
     assert_like_uninterrupted(output, uninterrupted)
+
+
+def test_a_closed_terminal_saves_first(few_words: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """As when the kernel of a notebook restarts. To write to such a terminal is an error."""
+    output = tmp_path / "run"
+    closed = functools.partial(close_terminal_at, "rename", 1)
+    assert start(arguments(few_words, output), before=closed).finish()[0] == 128 + signal.SIGHUP
+    assert checkpoints(output)
+    go_on(few_words, output)
+    assert_like_uninterrupted(output, uninterrupted)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no such signal")
+def test_a_second_signal_stops_at_once_unless_it_is_a_closed_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "isatty", lambda number: False)  # a terminal of the tests stays open
+    sent = [signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP]
+    with signals_to_stop() as received:
+        for number in sent:
+            signal.raise_signal(number)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert received == sent
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup has it
+    with signals_to_stop() as received:
+        signal.raise_signal(signal.SIGHUP)
+    assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
+    assert not received
 
 
 # Damage ---------------------------------------------------------------------------------------------------------------
@@ -411,16 +449,47 @@ def test_a_run_is_not_lost_by_starting_another(few_words: Path, uninterrupted: P
         AutoModelForSeq2SeqLM.from_pretrained(output / "best")
     with pytest.raises(SystemExit, match="holds a finished run; there is nothing to resume"):
         main(arguments(few_words, finished, "--resume"))
-    with pytest.raises(SystemExit, match="holds no checkpoint; there is nothing to resume"):
-        main(arguments(few_words, tmp_path / "new", "--resume"))
-    with pytest.raises(SystemExit, match=r"differs in model\.dropout, training\.batch_tokens"):
+    with pytest.raises(SystemExit, match=r"differs in model\.dropout, training\.batch_tokens; resume it") as refused:
         main(arguments(few_words, unfinished, "--resume", "--set=model.dropout=0.1", "--set=training.batch_tokens=99"))
-    main(arguments(few_words, unfinished, "--resume", "--set=expected.per=1"))  # which is for the reader
+    *_, command, _ = str(refused.value).split("`")
+    main(shlex.split(command)[2:])
     assert (unfinished / "run.json").exists()
+    (unfinished / "run.json").unlink()
+    main(arguments(few_words, unfinished, "--resume", "--set=expected.per=1"))  # which is for the reader
+
+
+def test_a_run_without_a_checkpoint_is_resumed_from_the_beginning(
+    few_words: Path, uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is no run, and where one was stopped early."""
+    output = tmp_path / "run"
+    for _ in range(2):
+        main(arguments(few_words, output, "--resume"))
+        assert f"{output} holds no checkpoint; starting from the beginning" in capsys.readouterr().out
+        assert_like_uninterrupted(output, uninterrupted)
+        (output / "run.json").unlink()
+        shutil.rmtree(output / "checkpoints")
+    with pytest.raises(SystemExit, match=r"another recipe, which differs in model\.dropout"):
+        main(arguments(few_words, output, "--resume", "--set=model.dropout=0.1"))
+    assert (output / "best" / "model.safetensors").exists()
 
 
 def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:
     assert [path.name for path in checkpoints(uninterrupted)] == ["step-00000016", "step-00000020"]
+
+
+def test_checkpoints_by_the_clock_change_nothing_else(
+    few_words: Path, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_TO_CHECKPOINT", 0.0)  # one after each step
+    output = tmp_path / "run"
+    main(arguments(few_words, output))
+    assert [path.name for path in checkpoints(output)] == ["step-00000019", "step-00000020"]
+    assert_like_uninterrupted(output, uninterrupted)
+    shutil.rmtree(checkpoints(output)[1])
+    (output / "run.json").unlink()
+    go_on(few_words, output)
+    assert_like_uninterrupted(output, uninterrupted)
 
 
 def test_replacing_is_all_or_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
-from attnzoo.training.loop import threads
+from attnzoo.training.loop import progress, threads
 from attnzoo.training.loop.progress import Clock
 from attnzoo.training.loop.schedule import learning_rate, make_optimizer
 from attnzoo.training.recipe import Training
@@ -86,6 +86,22 @@ def test_a_training_limited_by_minutes_takes_its_least_steps() -> None:
     for clock.steps in range(5):
         progress.append(clock.progress(Accelerator(cpu=True)))
     assert progress == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+
+
+def test_a_checkpoint_is_due_after_a_time_of_training_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses, as for an evaluation, do not count."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress, "SECONDS_TO_CHECKPOINT", 60.0)
+    clock = Clock(Training(max_steps=1))
+    for _ in range(2):
+        now[0] += 59
+        with clock.paused():
+            now[0] += 100
+        assert not clock.is_checkpoint_due()
+        now[0] += 1
+        assert clock.is_checkpoint_due()
+        clock.checkpoint_begins()
 
 
 def test_the_bar_shows_the_real_minutes_also_if_the_steps_take_longer() -> None:

@@ -173,14 +173,18 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
 
 
 @pytest.mark.usefixtures("few_phonemes")
-def test_a_training_of_too_few_minutes_for_a_step_takes_one_and_few_examples_give_a_warning(
+def test_a_training_of_too_few_minutes_takes_its_least_steps_and_few_examples_give_a_warning(
     dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attnzoo.training.loop.setup.FEWEST", 10**9)
-    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_minutes=1e-9", "training.min_steps=1"]
-    run = json.loads((train_recipe("demo", tmp_path, sets) / "run.json").read_text())
-    assert (run["steps"], run["total_steps"]) == (1, 1)
-    assert "training examples are too few for a model that is right on others" in capsys.readouterr().err
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_minutes=1e-9"]
+    for steps, is_said in ((1, False), (2, True)):
+        output = train_recipe("demo", tmp_path / str(steps), [*sets, f"training.min_steps={steps}"])
+        run = json.loads((output / "run.json").read_text())
+        assert (run["steps"], run["total_steps"]) == (steps, steps)
+        said = capsys.readouterr()
+        assert "training examples are too few for a model that is right on others" in said.err
+        assert is_said == ("at least 2 steps, however long they take; with --set training.min_steps=1" in said.out)
 
 
 def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:

@@ -24,15 +24,15 @@ def shipped_recipes() -> dict[str, Path]:
 
 def train_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo train``."""
-    parser = command_parser(
-        "attnzoo train", "Train a model from a recipe.", "demo --output runs/demo --set training.max_minutes=1"
-    )
+    example = "demo --output runs/demo --set training.max_minutes=1 --set training.min_steps=1"
+    parser = command_parser("attnzoo train", "Train a model from a recipe.", example)
     parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
     parser.add_argument("--output", type=Path, help="the folder for the results (default: runs/<name of the recipe>)")
-    example = "training.max_steps=100 or task.data.path=words.tsv"
-    add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
+    keys = "training.max_steps=100 or task.data.path=words.tsv"
+    add_overrides(parser, f"change the recipe, for example {keys}; may be repeated")
     existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="continue from the newest checkpoint in the folder")
+    resume = "continue from the newest checkpoint in the folder; without one, start from the beginning"
+    existing.add_argument("--resume", action="store_true", help=resume)
     existing.add_argument("--overwrite", action="store_true", help="delete the run that is in the output folder")
     return parser
 

@@ -158,10 +158,10 @@ def damage(folder: Path) -> str | None:
 
 
 def newest_sound_checkpoint(output: Path) -> Path:
-    """The newest undamaged checkpoint.
+    """The newest undamaged checkpoint of a run that has some.
 
     Raises:
-        ValueError: there is no checkpoint, or all are damaged.
+        ValueError: all are damaged.
     """
     found: dict[Path, str] = {}
     for folder in reversed(checkpoints(output)):
@@ -169,8 +169,6 @@ def newest_sound_checkpoint(output: Path) -> Path:
         if what is None:
             return folder
         found[folder] = what
-    if not found:
-        raise ValueError(f"{output} holds no checkpoint; there is nothing to resume")
     reasons = "; ".join(f"{folder.name}: {what}" for folder, what in found.items())
     raise ValueError(f"{output} holds only damaged checkpoints ({reasons}); --overwrite starts again")
 

@@ -21,6 +21,9 @@ from tqdm import tqdm
 from ..recipe import Training
 from .batching import LengthBatchSampler, LengthBatchStream
 
+# A kill then costs a minute of training, and writing little: the checkpoint of five million parameters takes a second.
+SECONDS_TO_CHECKPOINT = 60.0
+
 
 class Clock:
     """Steps and minutes of training; time spent in evaluations and checkpoints does not count."""
@@ -28,7 +31,7 @@ class Clock:
     def __init__(self, settings: Training) -> None:
         self.settings = settings
         self.steps = 0
-        self._started = self._logged = time.perf_counter()
+        self._started = self._logged = self._saved = time.perf_counter()
         self._paused: float | None = None  # the time when a pause began
 
     def minutes(self) -> float:
@@ -61,6 +64,13 @@ class Clock:
         previous, self._logged = self._logged, time.perf_counter()
         return self._logged - previous
 
+    def is_checkpoint_due(self) -> bool:
+        """Whether the training has lasted too long since the last checkpoint, or since the start."""
+        return time.perf_counter() - self._saved >= SECONDS_TO_CHECKPOINT
+
+    def checkpoint_begins(self) -> None:
+        self._saved = time.perf_counter()
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         before = self._paused = time.perf_counter()
@@ -69,6 +79,7 @@ class Clock:
         pause = time.perf_counter() - before
         self._started += pause
         self._logged += pause
+        self._saved += pause
 
     def state_dict(self) -> dict[str, Any]:
         now = time.perf_counter() if self._paused is None else self._paused  # a checkpoint is written in a pause
@@ -78,6 +89,7 @@ class Clock:
         now = time.perf_counter()
         self.steps = state["steps"]
         self._started = now - 60 * state["minutes"]
+        self._saved = now
         self._logged = now - state["seconds_since_log"]
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -43,22 +44,31 @@ _OWN = re.compile(
 def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
     """Check the output folder and return the checkpoint to resume from, if any. No run is deleted.
 
+    With ``resume``, a run of this recipe that was stopped before its first checkpoint is replaced.
+
     Raises:
-        ValueError: the folder holds a run or a part of one, and neither argument is given; there is no run to resume,
-            it has another recipe, or all its checkpoints are damaged; or the training would delete a file that no
-            training wrote, or what the recipe names.
+        ValueError: the folder holds a run or a part of one, and neither argument is given; the run to resume is
+            finished, has another recipe or none, or all its checkpoints are damaged; or the training would delete a
+            file that no training wrote, or what the recipe names.
         OSError: the folder cannot be written.
     """
     require_room(output, 0)
-    is_finished = (output / "run.json").is_file()
+    is_finished, own = (output / "run.json").is_file(), output / "recipe.yaml"
     if resume:
         if is_finished:
             raise ValueError(
                 f"{output} holds a finished run; there is nothing to resume. "
                 f"To train its model further, start a run with --set training.start_from={output / 'best'}"
             )
-        if checkpoints(output) and (changed := differences(load_recipe(output / "recipe.yaml"), recipe)):
-            raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
+        is_begun = bool(checkpoints(output) or (contents(output) and own.is_file()))
+        if is_begun and (changed := differences(load_recipe(own), recipe)):
+            command = shlex.join(["attnzoo", "train", str(own), "--output", str(output), "--resume"])
+            raise ValueError(
+                f"{output} was started with another recipe, which differs in {', '.join(changed)}; resume it with the "
+                f"same --set again, or by `{command}`"
+            )
+        if not checkpoints(output):
+            resume, overwrite = False, is_begun
     parts = sorted({path.relative_to(output).parts[0] for path in contents(output)})
     if not (resume or overwrite) and (is_finished or parts):
         state, remedy = f"a part of a run ({', '.join(parts)})", ""
@@ -67,7 +77,7 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         elif checkpoints(output):
             state, remedy = "an unfinished run", "--resume continues it, "
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite deletes it, or choose another --output")
-    if not (resume or overwrite) and _is_other(output / "recipe.yaml", recipe):
+    if not (resume or overwrite) and _is_other(own, recipe):
         raise ValueError(f"{output} holds another recipe.yaml; --overwrite replaces it, or choose another --output")
     files = [file for path in contents(output) for file in (path, *([] if path.is_symlink() else path.rglob("*")))]
     folders = {parent for pattern in RUN for parent in (output / pattern).parents if parent.is_relative_to(output)}

@@ -99,7 +99,7 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
     if settings.cuda_graphs:
         _require_graphs(settings, accelerator, config)
     is_averaged = bool(settings.ema_decay) or accelerator.distributed_type == DistributedType.FSDP
-    replaced = [] if resume else contents(output)
+    replaced = contents(output) if checkpoint is None else []
     if accelerator.is_main_process:
         require_room(output, _room_needed(task, config, settings, is_averaged) - size_of(replaced))
     model = task.auto_class.from_config(config)  # the same on every process; if it is sharded, each keeps a part
@@ -141,8 +141,15 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
         f"{settings.batch_tokens:,} tokens a batch at most; "
         f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {precision}, "
         f"processes: {accelerator.num_processes}, threads of each: {torch.get_num_threads()}"
-        + (f"; continuing after step {clock.steps}" if resume else "")
+        + (f"; continuing after step {clock.steps}" if checkpoint is not None else "")
     )
+    if settings.max_minutes is not None and settings.min_steps > 1:
+        accelerator.print(
+            f"the training takes at least {settings.min_steps:,} steps, however long they take; with --set "
+            f"training.min_steps=1 it ends after training.max_minutes={settings.max_minutes:g}"
+        )
+    if resume and checkpoint is None:
+        accelerator.print(f"{output} holds no checkpoint; starting from the beginning")
     if not isinstance(examples, IterableDataset) and len(examples) < FEWEST:
         few = f"{len(examples):,} training examples are too few for a model that is right on others; give thousands"
         accelerator.print(f"warning: {few}", file=sys.stderr)
