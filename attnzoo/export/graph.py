@@ -118,6 +118,8 @@ class Graph:
             return self.initializer(array)
         if self.weights == "float16":
             return self.op("Cast", self.initializer(array.astype(np.float16)), to=FLOAT)
+        if max(array.shape) == array.size:  # of biases or scales: a single large number would round the others to 0
+            return self.initializer(array)
         quantised, scale = quantise(array)
         return self.op("Mul", self.op("Cast", self.initializer(quantised), to=FLOAT), self.initializer(scale))
 

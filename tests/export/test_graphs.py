@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -110,6 +111,22 @@ def test_smaller_weights_come_near(name: str, weights: str, tmp_path: Path) -> N
     expected, actual = (m.forced_decode(ids, mask, given)[0] for m in (whole, small))
     difference = abs(actual - expected).max() / abs(expected).max()
     assert 0 < difference < {"float16": 2e-3, "int8": 5e-2}[weights]
+
+
+def test_a_closed_token_does_not_cost_the_other_tokens_their_biases_in_eight_bits(tmp_path: Path) -> None:
+    """Its bias is the only large number of a vector that is as long as the vocabulary."""
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 300}
+    model = tiny_model("transformer-encoder-decoder", **MARIAN, **sizes, std=0.2)
+    closed = model.config.closed_token
+    with torch.no_grad():
+        model.lm_head.weight[closed] = 0
+    batch = {name: part.numpy() for name, part in inputs(model.config).items()}
+    given = batch["input_ids"], batch["attention_mask"], batch["decoder_input_ids"]
+    expected, actual = (
+        np.delete(exported(model, tmp_path / weights, weights=weights).forced_decode(*given)[0], closed, axis=-1)
+        for weights in ("float32", "int8")
+    )
+    assert abs(actual - expected).max() / abs(expected).max() < 5e-2
 
 
 def test_the_rows_of_a_batch_do_not_change_each_other(tmp_path: Path) -> None:
