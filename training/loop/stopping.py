@@ -22,7 +22,7 @@ def signals_to_stop() -> Iterator[list[int]]:
 
     def note(signum: int, frame: Any) -> None:
         if signum == HANGUP:  # what is written to a closed terminal is an error, and would end the training
-            with open(os.devnull, "w") as nowhere:
+            with open(os.devnull, "w", encoding="utf-8") as nowhere:
                 for number in terminals:
                     os.dup2(nowhere.fileno(), number)
         elif {*received} - {HANGUP}:
