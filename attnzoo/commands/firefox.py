@@ -20,7 +20,9 @@ def import_model(arguments: list[str]) -> None:
     files = find_student(options.source, options.pair, options.subfolder)
     student = read_student(files)
     import_folder(files, student, options.folder, options.pair.split("-") if options.pair else (), options.license)
+    print(f"{options.folder} is written", file=sys.stderr)
     if sentences is not None:
+        print(f"translating {len(sentences)} sentences by the engine and in each arithmetic", file=sys.stderr)
         for row in compare_with_engine(files, student, sentences, options.engine or sys.executable):
             print(*row, sep="\t")
 

@@ -143,15 +143,15 @@ def export_to_firefox(
         raise ValueError(
             "give at least one sentence, better some hundred: alphas are recorded while they are translated"
         )
-    model = load_trained(SmallTransformerForConditionalGeneration, source)
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
-    with naming(Path(source) / "tokenizer.json"):
-        pieces = from_tokenizer(tokenizer)
-    rows = tokenizer([*sentences])["input_ids"]
-    in_float = to_marian(model)
-    marian = in_float if weights == "float32" else in_float.in_int8(recorded_alphas(model, rows))
-    name = "model.intgemm.alphas.bin" if weights == "int8" else "model.bin"
     with new_folder(folder) as part:
+        model = load_trained(SmallTransformerForConditionalGeneration, source)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
+        with naming(Path(source) / "tokenizer.json"):
+            pieces = from_tokenizer(tokenizer)
+        rows = tokenizer([*sentences])["input_ids"]
+        in_float = to_marian(model)
+        marian = in_float if weights == "float32" else in_float.in_int8(recorded_alphas(model, rows))
+        name = "model.intgemm.alphas.bin" if weights == "int8" else "model.bin"
         write_bin(part / name, marian)
         write_sentencepiece(part / PIECES, pieces)
         metadata = {"byteSize": (part / name).stat().st_size, "hash": checksum(part / name)}
