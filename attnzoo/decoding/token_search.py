@@ -17,7 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import generation
-from transformers.generation import GenerationConfig, GenerationMode, LogitsProcessorList, StoppingCriteriaList
+from transformers.generation import (
+    EosTokenCriteria,
+    GenerationConfig,
+    GenerationMode,
+    LogitsProcessorList,
+    MaxLengthCriteria,
+    StoppingCriteriaList,
+)
 from transformers.utils import ModelOutput
 
 from ..copying import pointer_generator
@@ -139,7 +146,7 @@ def _one_by_one(
         if has_end:
             tokens = torch.where(is_open, tokens, padding)  # type: ignore[arg-type]  # then there is one
         sequences = torch.cat([sequences, tokens.unsqueeze(1)], dim=1)
-        is_open &= ~stops(sequences, None)
+        is_open &= ~_has_ended(sequences, stops)
     return sequences
 
 
@@ -172,7 +179,7 @@ def _beam_search(
         candidate_scores, beam, token = _best(log_probs.unflatten(0, running.shape[:2]), running_scores, count)
         candidates = torch.cat([_take(running, beam), token.unsqueeze(2)], dim=2)  # (B, C, T + 1)
         length = candidates.shape[2] - prompt
-        is_end = stops(candidates.flatten(0, 1), None).unflatten(0, beam.shape)
+        is_end = _has_ended(candidates.flatten(0, 1), stops).unflatten(0, beam.shape)
         # A candidate that ends takes a place if it is among the best K, and good enough.
         if is_end[:, :beams].any():
             final = candidate_scores / length**penalty
@@ -204,6 +211,19 @@ def _beam_search(
     width = prompt + int(ended_lengths[:, :wanted].max())
     sequences = ended[:, :wanted, :width].flatten(0, 1)
     return {"sequences": sequences, "sequences_scores": ended_scores[:, :wanted].flatten()}
+
+
+def _has_ended(sequences: Tensor, stops: StoppingCriteriaList) -> Tensor:
+    """Which sequences (R, T) end with their last token: ``stops(sequences, None)``, faster for the usual criteria."""
+    ended, length = torch.zeros(len(sequences), dtype=torch.bool, device=sequences.device), sequences.shape[1]
+    for stop in stops:
+        if type(stop) is MaxLengthCriteria and length < min(stop.max_length, stop.max_position_embeddings or math.inf):
+            continue  # past max_position_embeddings it warns
+        if type(stop) is EosTokenCriteria and len(stop.eos_token_id) == 1:
+            ended |= sequences[:, -1] == stop.eos_token_id.to(sequences.device)
+        else:
+            ended = ended | stop(sequences, None)
+    return ended
 
 
 def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,7 +11,7 @@ each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source
 Masks are bool, True = attend.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -32,7 +32,7 @@ from ..transformer_layers import SSRU, MultiHeadAttention, TransformerLayer, nex
 from .repeated_product import RepeatedProduct
 
 SCALED_DOT_PRODUCTS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")  # all compute it
-ROOM = 32  # tokens of every row for which room is made
+ROOM = 32  # tokens of every row for which room is made, and positions encoded
 
 
 class TransformerSearchDecoder:
@@ -101,7 +101,8 @@ class TransformerSearchDecoder:
         self.layers: list[_SearchLayer] = []  # made in the second read
         self.mask: Tensor | None = None  # (G, 1, N, S), None where all have seen all
         self.length, self.room = 0, 0  # S, and how large it may become
-        self.positions = torch.empty(0)  # (B, 1), or (1, 1) where all are alike
+        self.positions = torch.empty(0)  # of the token after the prompt, (B, 1), or (1, 1) where all are alike
+        self.encodings: Iterator[Tensor] = iter(())  # of the next tokens' positions
 
     def read(self, sequences: Tensor) -> Tensor:
         """Read the last token of every sequence (R, T), in the first call all tokens; returns their states (R, D)."""
@@ -117,10 +118,10 @@ class TransformerSearchDecoder:
             for layer, own, of_source in parts:
                 steps = STEPS[type(layer.mixer)](layer.mixer, own, repeats, self.num_beams > 1)
                 self.layers.append(_SearchLayer(layer, steps, of_source))
+            self.encodings = self._encode_positions(sequences.shape[1], repeats)
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
         if self.decoder.position_embedding is not None:
-            by_position = x.unflatten(0, (self.positions.shape[0], -1))
-            x = self.decoder.position_embedding(by_position, self.positions, sequences.shape[1]).flatten(0, 1)
+            x = x + next(self.encodings)
         number = x.shape[0] // self.num_sources if self.num_beams > 1 else 1  # N
         if self.length + number > self.room:
             self._make_room(number)
@@ -131,8 +132,18 @@ class TransformerSearchDecoder:
             added = self._added(self.mask)
         for layer in self.layers:
             x = layer.step(x, start, added, self.source_mask)
-        self.positions = self.positions + 1
         return x if self.decoder.final_norm is None else self.decoder.final_norm(x)
+
+    def _encode_positions(self, length: int, repeats: int) -> Iterator[Tensor]:
+        """The encodings (R or 1, D) of the next tokens' positions; sinusoids are computed for many steps at once."""
+        embedding = self.decoder.position_embedding
+        count = 1 if embedding.learned is not None else ROOM
+        positions = self.positions.repeat_interleave(repeats if len(self.positions) > 1 else 1, dim=0)  # (R or 1, 1)
+        while True:
+            ahead = positions + torch.arange(count, device=self.device)
+            nothing = self.zero.expand(*ahead.shape, self.decoder.config.hidden_size)
+            yield from embedding(nothing, ahead, length + count - 1).unbind(dim=1)
+            positions, length = positions + count, length + count
 
     def reorder(self, rows: Tensor) -> None:
         """Continue from the tokens that ``rows`` (R,) have seen. A row is replaced by a row of its own group."""
