@@ -27,11 +27,14 @@ class _CellLayer(StateLayer):
         self.cell, self.length, self.is_initialized = None, 0, False
 
 
-class CellCache(DynamicCache):  # so that EncoderDecoderCache passes on changes of the batch
+class CellCache(DynamicCache):  # EncoderDecoderCache reorders and repeats the rows of no other class
     """The cells of all layers after the last token, as part of the ``past_key_values`` of an encoder-decoder.
 
     It has the same size after any number of tokens. It holds no earlier cells, so it cannot be cropped, and assisted
     decoding is not possible.
+
+    Args:
+        num_layers: of the decoder
     """
 
     layers: Any  # of _CellLayer
@@ -42,11 +45,11 @@ class CellCache(DynamicCache):  # so that EncoderDecoderCache passes on changes 
         self.layer_class_to_replicate = None
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Raise an error: a cell cannot be taken back to an earlier token."""
+        """Raise a NotImplementedError: a cell cannot be taken back to an earlier token."""
         raise NotImplementedError("cells cannot be cropped: they are those after the last token, not one per token")
 
     def load(self, layer_idx: int, rows: int, size: int) -> Tensor | None:
-        """The cell (B, D) of a layer; None before the first token.
+        """The cell (B, D) of a layer; None before the first token. ``rows`` is B, and ``size`` is D.
 
         Raises:
             ValueError: it is of another batch or width.

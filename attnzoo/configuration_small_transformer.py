@@ -40,9 +40,9 @@ class SmallTransformerConfig(ZooConfig):
         is_encoder_decoder: follows from ``attention_pattern``. A value that contradicts it raises an error.
         vocab_size: the size of the one vocabulary of source and target.
         hidden_size: d_model, the width of the embeddings and of every layer's output.
-        num_hidden_layers: N, the number of layers of each stack.
+        num_hidden_layers: N, the number of layers of each stack; of the encoder alone with ``num_decoder_layers``.
         num_decoder_layers: the number of layers of the decoder of an encoder-decoder; None for ``num_hidden_layers``.
-        decoder_mixer: what reads the earlier tokens in every layer of the decoder of an encoder-decoder: "attention",
+        decoder_mixer: how a layer of the decoder of an encoder-decoder reads the earlier tokens: "attention",
             self-attention as in the paper, or "ssru", a recurrent unit (Kim et al., 2019; :class:`SSRU` in
             ``transformer_layers.py``).
         num_attention_heads: h, the number of heads. Each is ``hidden_size / num_attention_heads`` wide: d_k = d_v.
@@ -51,14 +51,15 @@ class SmallTransformerConfig(ZooConfig):
         norm: where layer normalisation is applied: "post", to the residual sum (the paper), or "pre", to the input of
             every sublayer and to the output of a stack (GPT-2).
         layer_norm_eps: the number that layer normalisation adds to the variance. The paper's released code has 1e-6.
-        position_embedding: "sinusoidal" (section 3.5), for texts of any length; "sinusoidal_halves", the same with all
-            sines before all cosines, and other rates, as Marian has it; "learned"; or "none", for studies.
+        position_embedding: "sinusoidal" (section 3.5), for texts of any length; "sinusoidal_halves", all sines
+            before all cosines, with rates from 1 to 1/10000, both included, as Marian has it; "learned"; or "none", for
+            studies.
         max_position_embeddings: the number of learned positions. A longer text raises an error. Only for "learned".
         attention_bias: whether the projections of the attention have biases, as in BERT and GPT; the paper has none.
         output_bias: whether the output projection has a bias, as in Marian; the paper has none.
         zero_start: let the decoder read the first position alone, as in Marian: the embedding of
             ``decoder_start_token_id`` is 0. Training does not change it, and the token is never predicted, so it must
-            be a token that no text has. Only for "encoder_decoder".
+            be a token that no text has, and not the end token. Only for "encoder_decoder", and without ``copy``.
         scale_scores: whether the scores are divided by the square root of d_k (section 3.2.1). False is for studies.
         dropout: dropout rate of the sums of embeddings and positions, and of every sublayer's output (section 5.4).
         attention_dropout: dropout rate of the attention weights. The paper has none; its released code has 0.1.
@@ -135,7 +136,7 @@ class SmallTransformerConfig(ZooConfig):
         return self.decoder_start_token_id if self.zero_start else None
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
-        """The config that Transformers reads one side from; it makes a cache with the decoder's number of layers."""
+        """The config from which Transformers reads one side; a cache gets the decoder's number of layers from it."""
         config = super().get_text_config(decoder=decoder, encoder=encoder)
         if decoder and not encoder and self.num_decoder_layers is not None:
             config.num_hidden_layers = self.num_decoder_layers

@@ -215,15 +215,16 @@ class SSRU(nn.Module):
     Symbols: :math:`x_t` is ``hidden_states``, :math:`W_t, b_f` are ``forget_gate_proj``, :math:`W` is the weight of
     ``candidate_proj``, without bias, :math:`c_t` is the cell, 0 before the first token, and :math:`o_t` is returned.
 
-    Nothing that is multiplied depends on an earlier cell. So both products are computed for all tokens at once, and the
-    loop over tokens has one operator.
+    Neither matrix product depends on an earlier cell. So both are computed for all tokens at once, and the loop over
+    tokens has one operator.
 
     **Differs from the paper**: padding may be anywhere, and leaves the cell as it is.
 
     Shape:
         - hidden_states: (B, T, D); or only some tokens, (N, D), by ``packing``
         - mask: (B, T) bool, True on real tokens, or None if all are
-        - returns: (B, T, D), and None in place of attention weights
+        - past_key_values: an ``EncoderDecoderCache`` whose first cache is a :class:`CellCache`, or None
+        - returns: as ``hidden_states``, and None in place of attention weights
 
     Raises:
         ValueError: a cell of another batch or width in ``past_key_values``.
@@ -257,7 +258,7 @@ class SSRU(nn.Module):
 
 
 def next_cell(cell: Tensor, forget: Tensor, candidate: Tensor) -> Tensor:
-    """Return f cell + (1 - f) candidate: exactly the cell where f is 1. All are (B, D)."""
+    """The next cell, f c + (1 - f) x for ``forget``, ``cell``, ``candidate``: exactly c where f is 1. All (B, D)."""
     return torch.lerp(candidate, cell, forget)
 
 
@@ -396,7 +397,7 @@ def sinusoidal_positions(positions: Tensor, size: int, dtype: torch.dtype = torc
     .. math::
         PE_{(pos, 2i)} = \sin(pos / 10000^{2i / d}), \qquad PE_{(pos, 2i + 1)} = \cos(pos / 10000^{2i / d})
 
-    Symbols: :math:`pos` is a number of ``positions``, :math:`d` is ``size``, an even number.
+    Symbols: :math:`pos` is an entry of ``positions``, :math:`d` is ``size``, an even number.
 
     Shape:
         - positions: (...) int64
@@ -415,7 +416,7 @@ def sinusoidal_halves(positions: Tensor, size: int, dtype: torch.dtype = torch.f
         PE_{(pos, i)} = \sin(pos \cdot r_i), \qquad PE_{(pos, d/2 + i)} = \cos(pos \cdot r_i), \qquad
         r_i = 10000^{-i / (d/2 - 1)}
 
-    Symbols: :math:`pos` is a number of ``positions``, :math:`d` is ``size``, an even number of at least 4.
+    Symbols: :math:`pos` is an entry of ``positions``, :math:`d` is ``size``, an even number of at least 4.
 
     Shape:
         - positions: (...) int64

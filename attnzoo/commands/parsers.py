@@ -218,19 +218,19 @@ def import_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo import``."""
     description = (
         "Read a translation model of Firefox, and write it as a folder for the Hub. "
-        "With --verify, Mozilla's engine and the model translate the same sentences, and the numbers that agree are "
-        "printed."
+        "With --verify, Mozilla's engine and the model translate the same sentences, and how many translations are "
+        "equal is printed."
     )
     parser = command_parser("attnzoo import", description, "firefox models/enhu firefox-en-hu --verify sentences.txt")
     parser.add_argument("form", choices=("firefox",), help="where the model comes from")
     parser.add_argument("source", metavar="FOLDER", help="with the model and its .spm; or owner/name on the Hub")
     parser.add_argument("folder", type=Path, metavar="OUT", help="not there yet, or empty")
-    parser.add_argument("--pair", metavar="EN-HU", help="the languages, where FOLDER has models of several pairs")
-    parser.add_argument("--subfolder", default="", help="of FOLDER, where it has several models of a pair")
-    parser.add_argument("--license", help="its id on the Hub (default: as the files say, or mpl-2.0)")
+    parser.add_argument("--pair", metavar="EN-HU", help="the languages, which choose the model and stand in the card")
+    parser.add_argument("--subfolder", default="", help="that has the model, where FOLDER has several of a pair")
+    parser.add_argument("--license", help="the licence's id on the Hub (default: as the files say, or mpl-2.0)")
     verify = "a file with a sentence of the source language on each line"
     parser.add_argument("--verify", type=Path, metavar="SENTENCES", help=verify)
-    engine = "the python of an environment with the package fxtranslate (default: this one)"
+    engine = "the Python interpreter of an environment with the package fxtranslate (default: this one)"
     parser.add_argument("--engine", default=None, metavar="PYTHON", help=engine)
     return parser
 
@@ -246,7 +246,7 @@ def export_parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", "--to", choices=formats, default="onnx", help="default: %(default)s")
     precisions = ("float32", "float16", "int8")
     parser.add_argument("--weights", choices=precisions, help="default: float32; for Firefox int8")
-    sentences = "for Firefox: some hundred sentences to translate, one on each line, from which scales are recorded"
+    sentences = "needed for Firefox: some hundred sentences, one on each line, to find scales and to compare"
     parser.add_argument("--sentences", type=Path, metavar="FILE", help=sentences)
     data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
     add_overrides(parser, data)

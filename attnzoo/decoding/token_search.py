@@ -3,11 +3,12 @@
     model.generate(**inputs, num_beams=5, custom_generate=attnzoo.search)
 
 Transformers prepares the inputs, the options and the encoder's outputs as usual, and then calls :func:`search`. A step
-runs only the decoder: the source is read once and not repeated for its beams, and no output object is built. A step
-searches only those blocks of the vocabulary that have the largest scores. Greedy search of one sequence computes only
-the logits that may be the largest (``largest_output.py``).
+runs only the decoder: the source is read once and not repeated for its beams, and no output object is built. Beam
+search looks for the best tokens only in those blocks of the vocabulary that have the largest scores. Greedy search of
+one sequence computes only the logits that may be the largest (``largest_output.py``).
 
-Dimensions: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
+Dimensions: B sources, K beams (or returned sequences) of each, R = B * K rows, C candidates of each source, T tokens so
+far.
 """
 
 import math
@@ -45,7 +46,7 @@ DECODERS: dict[str, type[RecurrentSearchDecoder] | type[TransformerSearchDecoder
     "attentional_rnn": RecurrentSearchDecoder,
     "small_transformer": TransformerSearchDecoder,
 }
-OUTPUTS: dict[bool, tuple[Any, Any]] = {  # with or without a source: for single sequences, for beams
+OUTPUTS: dict[bool, tuple[Any, Any]] = {  # by ``is_encoder_decoder``: for single sequences, for beams
     True: (generation.GenerateEncoderDecoderOutput, generation.GenerateBeamEncoderDecoderOutput),
     False: (generation.GenerateDecoderOnlyOutput, generation.GenerateBeamDecoderOnlyOutput),
 }
@@ -68,13 +69,15 @@ def search(
 
     It returns the sequences of ``generate()``, up to rounding. With ``return_dict_in_generate=True`` it returns an
     output with the sequences and, for beams, their scores. All logits processors and stopping criteria apply. The
-    ``tokenizer`` has been read before, for ``stop_strings`` and ``token_healing``.
+    ``tokenizer`` is not used: ``generate()`` has already read it, for ``stop_strings`` and ``token_healing``.
 
     Raises:
         SearchRefusedError: an option that only Transformers' own loops have: sampled beams, outputs of single steps
             (``output_scores``, for example), a cache of the caller's, or other arguments of the model's ``forward``; a
-            decoder with hooks, which would be bypassed; a model without an entry in ``DECODERS``.
-        ValueError: masks that the model's ``forward`` refuses.
+            decoder with hooks, adapters or quantised layers, which would be bypassed; dropout in training mode; another
+            attention function; options that save memory for time; a model without an entry in ``DECODERS``.
+        ValueError: masks or encoder outputs that the model's ``forward`` refuses, or a logits processor whose scores
+            have another shape.
         TypeError: ``encoder_outputs`` of another model.
     """
     make_decoder = DECODERS.get(model.config.model_type)
@@ -133,18 +136,18 @@ def _one_by_one(
     stops: StoppingCriteriaList,
     config: GenerationConfig,
 ) -> Tensor:
-    """Greedy search or sampling: add the best token, or a random one, to every sequence (B, T) until all end."""
+    """Greedy search or sampling: add the best token, or a random one, to every sequence (R, T) until all end."""
     is_open = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
     has_end = any(hasattr(stop, "eos_token_id") for stop in stops)
     padding = next((token for token in (config.pad_token_id, *_end_tokens(config)) if token is not None), None)
     while is_open.any():
         if config.do_sample:
-            logits = processors.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
+            logits = processors.process(sequences, decoder.logits(sequences))  # (R, vocabulary)
             tokens = torch.multinomial(logits.softmax(dim=-1), num_samples=1).squeeze(1)
         else:
             tokens = decoder.best(sequences, processors)
         if has_end:
-            tokens = torch.where(is_open, tokens, padding)  # type: ignore[arg-type]  # then there is one
+            tokens = torch.where(is_open, tokens, padding)  # type: ignore[arg-type]  # with an end token it is not None
         sequences = torch.cat([sequences, tokens.unsqueeze(1)], dim=1)
         is_open &= ~_has_ended(sequences, stops)
     return sequences
@@ -248,7 +251,7 @@ def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor
     values, place = inside.flatten(1).topk(count)
     block = block.gather(1, place // BLOCK)
     token = block % number * BLOCK + place % BLOCK
-    return values, block // number, token.clamp(max=vocabulary - 1)  # padding has the score of forbidden tokens
+    return values, block // number, token.clamp(max=vocabulary - 1)  # padding has -inf, as a forbidden token
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:
@@ -298,7 +301,13 @@ class _Processors:
 
 
 class _Decoder:
-    """A decoder and its output projection, a :class:`RepeatedProduct` if it has no hooks or adapters."""
+    """A decoder and its output projection, a :class:`RepeatedProduct` if it has no hooks or adapters.
+
+    Args:
+        reader: the decoder
+        lm_head: the output projection
+        closed: the token that is never predicted, or None
+    """
 
     def __init__(
         self, reader: RecurrentSearchDecoder | TransformerSearchDecoder, lm_head: Any, closed: int | None

@@ -5,6 +5,7 @@ queries, keys and values. The keys of a source's beams stay side by side, and a 
 Reordering the beams reorders rows of this mask; no key moves. The beams of a search soon come from one ancestor, so
 most of their tokens are the same, with one key for all of them. When the room for keys is full, keys that no beam sees
 any more are dropped. So the number of keys grows with the length, and not with the length times the number of beams.
+An SSRU has one cell for each row in place of keys, and reordering the beams reorders the cells.
 
 Dimensions: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
 each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
@@ -39,13 +40,15 @@ class TransformerSearchDecoder:
     """The decoder's last hidden states for sequences that grow by one token at a time.
 
     Args:
+        model: whose decoder it is
         arguments: the arguments with which ``generate()`` would call the model
-        num_sources: B, in the arguments or, without a source, among the rows of ``attention_mask``
+        num_sources: B, the number of sources, or of prompts in a decoder-only model
         num_beams: the beams of a source; if there are several, the rows of a source may change places
 
     Raises:
         SearchRefusedError: hooks, adapters, quantised layers, dropout or another attention function, which a step would
             bypass; or a cache of the caller's.
+        TypeError, ValueError: masks that the model's ``forward`` refuses.
     """
 
     reads = frozenset({"encoder_outputs", "attention_mask", "decoder_attention_mask", CACHE, "logits_to_keep"})
@@ -94,7 +97,7 @@ class TransformerSearchDecoder:
                 self.copied_from = outputs[0], source_mask(mask, outputs[0]), source_ids_of(outputs)
             if mask is not None and not bool(mask.all()):
                 self.source_mask = self._added(mask.to(self.device)[:, None, None])  # (B, 1, 1, S)
-        if self.prompt_mask is not None:  # repeated for the rows of a prompt
+        if self.prompt_mask is not None:  # given for each row; one for each prompt is kept
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
         # Set by the first read: its cache, which tokens a row has seen, and the position of the next token.
         self.cached: Any = None  # the layers of the target's cache, and those of the source's
@@ -155,7 +158,7 @@ class TransformerSearchDecoder:
             self.mask = seen.index_select(0, rows).unflatten(0, (self.mask.shape[0], -1)).unsqueeze(1)
 
     def _added(self, mask: Tensor) -> Tensor:
-        """A bool mask as what is added to scores, once for all layers."""
+        """The mask as 0 or -inf, to add to the scores of all layers."""
         return torch.where(mask, self.zero, -torch.inf)
 
     def _make_room(self, number: int) -> None:
@@ -163,7 +166,7 @@ class TransformerSearchDecoder:
         order = None
         more = number * ROOM
         if self.num_beams == 1:
-            more = max(more, self.length)  # all keys are seen, so they would be moved ever more often
+            more = max(more, self.length)  # no key can be dropped, so room is doubled, and keys move seldom
         elif self.mask is not None:
             is_seen = self.mask.any(dim=2).squeeze(1)  # (G, S)
             if (most := int(is_seen.sum(dim=1).max())) < self.length:

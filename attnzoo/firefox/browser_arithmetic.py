@@ -1,5 +1,7 @@
 r"""The products of a model in eight bits as Firefox computes them, and the alphas that they need.
 
+The alpha of a matrix is the number that its inputs are multiplied by before they are rounded to eight bits.
+
 Dimensions: K inputs, N outputs of a matrix; ... any number of rows.
 """
 
@@ -35,9 +37,15 @@ class Int8Linear(nn.Module):
         y_n = \frac{1}{q m} \sum_k A_k C_{kn} + b_n
 
     Symbols: :math:`a` are the inputs, :math:`q` is the alpha, :math:`C` are the codes of the matrix, :math:`m` is its
-    multiplier. The engine adds 127 to :math:`A`, which makes it unsigned, and takes :math:`\frac{127}{q m} \sum_k C_kn`
-    off the bias. With ``saturates`` it adds the products of neighbours, :math:`(A_{2i} + 127) C_{2i,n} + (A_{2i+1} +
-    127) C_{2i+1,n}`, in 16 bits which saturate, as AVX2 does without VNNI.
+    multiplier. The engine adds 127 to :math:`A`, which makes it unsigned, and subtracts
+    :math:`\frac{127}{q m} \sum_k C_{kn}` from the bias. With ``saturates`` it adds the products of neighbours,
+    :math:`(A_{2i} + 127) C_{2i,n} + (A_{2i+1} + 127) C_{2i+1,n}`, in 16 bits which saturate, as AVX2 does without VNNI.
+
+    Args:
+        matrix: the codes and their multiplier
+        alpha: of the inputs
+        bias: (N,), or None
+        saturates: whether sums of two products are cut to 16 bits
 
     Shape:
         - values: (..., K)
@@ -67,7 +75,13 @@ def in_browser_arithmetic(model: Any, marian: MarianModel, saturates: bool) -> A
     """A copy of a model that computes as Mozilla's engine does with the model's Marian file.
 
     Products are those of the file's codes and alphas, and all else is in the engine's order (``engine_order.py``). So
-    the logits are the engine's to the last bit, and so are the words. The copy generates greedily, one text at a time.
+    the logits should be the engine's to the last bit, on a processor as ``saturates`` says and with the same C library.
+    The copy generates greedily, one text at a time.
+
+    Args:
+        model: of the file
+        marian: the file's contents
+        saturates: as an x86 processor without VNNI does
 
     Raises:
         ValueError: the file has no matrices in eight bits with alphas.
@@ -99,9 +113,9 @@ def in_browser_arithmetic(model: Any, marian: MarianModel, saturates: bool) -> A
 
 @torch.no_grad()
 def greedy(model: Any, source: Sequence[int]) -> list[int]:
-    """The tokens that greedy search writes for the ids of a source, without the end, as long as the engine's at most.
+    """The tokens of greedy search for the ids of one source, without the end, at most as many as the engine generates.
 
-    One source at a time, and by the model's own forward pass, which hooks and other layers take part in.
+    The model's own forward pass computes them, so hooks and replaced layers take effect.
     """
     ids = torch.tensor([source])
     longest = longest_output(len(source))
@@ -115,7 +129,7 @@ def recorded_alphas(model: Any, sources: Sequence[Sequence[int]]) -> dict[str, f
     .. math:: q = 127 / (\mu + 1.1 \sigma)
 
     Symbols: :math:`\mu, \sigma` are the mean and the standard deviation, over the calls of a layer, of the largest
-    magnitude among its inputs.
+    magnitude among its inputs. The alpha of a matrix whose inputs are all 0 is 1.
 
     Args:
         model: in float32

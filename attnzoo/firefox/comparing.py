@@ -15,9 +15,9 @@ FLOAT, SATURATING, EXACT = "float32", "int8 in saturating sums", "int8 in exact 
 
 
 def translations(student: Student, sentences: Sequence[str]) -> dict[str, list[str]]:
-    """What the model writes for each sentence, as the engine does, by the name of the arithmetic.
+    """The greedy translations of the sentences, by the name of the arithmetic, and with the spelling of the engine.
 
-    That is float32 and, for a model in eight bits with alphas, the browser's, with and without saturation.
+    The arithmetics are float32 and, for a model in eight bits with alphas, the browser's with and without saturation.
     """
     models = {FLOAT: student.model}
     if student.marian.is_in_int8:
@@ -35,12 +35,13 @@ def compare_with_engine(
 ) -> list[tuple[str, str]]:
     """Translate sentences with Mozilla's engine and with the model, and count where they agree.
 
-    The engine gets the weights in float32, written by :func:`write_bin`, and, if it is in eight bits with alphas, the
-    file itself. In eight bits it adds in 16 bits on processors without VNNI, and a sum that saturates changes outputs.
+    The engine translates with the weights in float32, written by :func:`write_bin`, and, if the file is in eight bits
+    with alphas, with the file itself. In eight bits, an x86 processor without VNNI adds in 16 bits, where a sum may
+    saturate, which changes outputs.
 
     Args:
-        files: of the model
-        student: what they hold
+        files: the model's files
+        student: their contents, loaded
         sentences: in the language of the source
         python: of the environment that has the engine
 
@@ -48,7 +49,7 @@ def compare_with_engine(
         the figures: what was compared, and "N of M"
 
     Raises:
-        ValueError: there are no sentences, or no engine.
+        ValueError: there are no sentences, or no engine, or the engine refuses the files.
     """
     if not sentences:
         raise ValueError("there are no sentences to translate; give at least one")

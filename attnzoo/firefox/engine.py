@@ -1,4 +1,4 @@
-"""Mozilla's own engine, ``fxtranslate`` from the package index, to compare a model with: in a Python of its own."""
+"""Run Mozilla's own engine, ``fxtranslate`` on PyPI, in another Python, to compare a model with it."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ class Translations(NamedTuple):
 
 
 def longest_output(source_tokens: int) -> int:
-    """The number of tokens after which the engine ends the translation of a source, whose end token counts."""
+    """The most tokens that the engine generates for a source of so many tokens, the end tokens included."""
     return min(2 * source_tokens + 4, LONGEST)
 
 
@@ -60,5 +60,5 @@ def by_engine(
 
 
 def engine_text(pieces: Sequence[str], unknown: str) -> str:
-    """The text that the engine makes of pieces: bytes stay as they are named, and unknown pieces are left out."""
+    """The text that the engine makes of pieces: those of bytes keep their names, such as "<0x0A>"; unknown ones go."""
     return "".join(piece for piece in pieces if piece != unknown).replace("▁", " ").strip(" ")

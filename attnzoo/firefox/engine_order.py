@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..transformer_layers import SSRU
 
-C_LIBRARY = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)  # what the process has loaded of it
+C_LIBRARY = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)  # None: the one that the process has loaded
 ONE = np.float32(1)
 
 
@@ -46,7 +46,7 @@ def positions_in_order(positions: Tensor, size: int, dtype: torch.dtype = torch.
 def attention_in_order(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention, by the names of Transformers' attention interface, without padding.
+    """Scaled dot-product attention with the signature of Transformers' attention interface; ignores the mask.
 
     Shape:
         - query: (B, H, T, K); key, value: (B, H, S, K)
@@ -81,7 +81,7 @@ class LayerNormInOrder(nn.Module):
 
 
 class SSRUInOrder(nn.Module):
-    """One step of an SSRU, with the cell in the cache.
+    """One step of an SSRU, with the cell in the cache, which it needs.
 
     Shape:
         - hidden_states: (B, 1, D)

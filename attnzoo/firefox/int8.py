@@ -15,7 +15,7 @@ class Int8Matrix(NamedTuple):
 
     Shape:
         - codes: (K, N), int8, from -127 to 127
-        - multiplier: one number, exact in float32
+        - multiplier: one number of float32; a code is the product of weight and multiplier, rounded
     """
 
     codes: np.ndarray
@@ -48,8 +48,10 @@ def quantised(weights: np.ndarray) -> Int8Matrix:
 
     .. math:: m = 127 / \max |w|
 
+    The multiplier of zeros is 1.
+
     Raises:
-        ValueError: a weight is not finite, or all are so small that the multiplier is not.
+        ValueError: a weight is not finite, or all are so small that the multiplier overflows.
     """
     largest = np.float32(np.abs(weights).max(initial=0))
     with np.errstate(over="ignore"):

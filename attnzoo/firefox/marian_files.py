@@ -260,7 +260,7 @@ def write_bin(path: str | Path, model: MarianModel) -> None:
     items = dict(writable(model).items)
     for name, alpha in model.alphas.items():
         number = np.full((1, 1), alpha, np.float32)
-        if name == "Wemb":  # readers want the first, and marian-conv leaves the second
+        if name == "Wemb":  # the engines look up the first; marian-conv writes the second, too
             items[SHARED_OUTPUT + ALPHA] = number
         items[name + ALPHA] = quantised(number) if "Wemb" in name else number
     names = sorted(items)

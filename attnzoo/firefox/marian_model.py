@@ -23,8 +23,8 @@ class MarianModel:
     Attributes:
         items: the tensors by their names in Marian: arrays of float32, or matrices in eight bits
         options: the text of Marian's YAML
-        alphas: by the names of matrices, what their inputs are multiplied by before they become codes; empty where the
-            file has none. The alpha of embeddings is that of the output projection, which they are, too.
+        alphas: for each matrix, by name, the number that its inputs are multiplied by before they are rounded to eight
+            bits; empty where the file has none. That of "Wemb" is for the output projection, which is tied to it.
     """
 
     items: dict[str, Item]
@@ -32,9 +32,14 @@ class MarianModel:
     alphas: dict[str, float]
 
     @property
+    def has_codes(self) -> bool:
+        """Whether its matrices are in eight bits."""
+        return any(isinstance(item, Int8Matrix) for item in self.items.values())
+
+    @property
     def is_in_int8(self) -> bool:
         """Whether products can be computed from its codes: matrices are in eight bits, and inputs have alphas."""
-        return bool(self.alphas) and any(isinstance(item, Int8Matrix) for item in self.items.values())
+        return bool(self.alphas) and self.has_codes
 
     def floats(self, name: str) -> np.ndarray:
         """A tensor in float32."""
@@ -48,8 +53,12 @@ class MarianModel:
     def in_int8(self, alphas: dict[str, float]) -> "MarianModel":
         """The model with its matrices in eight bits; a matrix that is in eight bits already keeps its codes.
 
+        Args:
+            alphas: of all matrices; or empty, and the engine cannot compute in eight bits
+
         Raises:
-            ValueError: a matrix has no alpha, or an alpha no matrix.
+            ValueError: only some matrices have an alpha, an alpha has no tensor or cannot be used, or a weight cannot
+                become eight bits.
         """
         items = {
             name: quantised(item) if is_quantised(name) and isinstance(item, np.ndarray) else item
@@ -59,7 +68,7 @@ class MarianModel:
 
 
 def checked(model: MarianModel) -> MarianModel:
-    """The model, if all its values can be used.
+    """Check all values of a model, and return it.
 
     Raises:
         ValueError: an item is not a matrix of finite numbers, or the alphas do not fit the matrices.

@@ -23,6 +23,7 @@ from .students import METADATA, Student, StudentFiles, checksum, naming, read_st
 
 PIECES = "vocab.spm"  # in a folder for Firefox
 LICENCE = {"license": "mpl-2.0"}  # of Mozilla's models, where the files say nothing else
+OTHER_LICENCE = {"license": "other", "license_name": "see-license", "license_link": "LICENSE"}
 LICENCE_KEYS = ("license", "license_name", "license_link")
 COMPARED = 50  # sentences; the browser's arithmetic needs a second for each
 CARD = """---
@@ -61,8 +62,8 @@ def import_folder(
     """Write a model of Firefox as a complete folder for the Hub: model, tokenizer, card and licence.
 
     Args:
-        files: of the model
-        student: what they hold
+        files: the model's files
+        student: their contents, loaded
         folder: a new one, or an empty one
         languages: of source and target; empty for those in the metadata
         licence: its id on the Hub; None for what the files say, or else MPL-2.0
@@ -71,20 +72,19 @@ def import_folder(
         FileExistsError: the folder is not empty.
         ValueError: a card beside the model cannot be read.
     """
-    beside = files.model.parent
     stated = [files.metadata.get(f"{side}Language") for side in ("source", "target")]
     spoken = [*languages] or [language for language in stated if isinstance(language, str)]
     header: dict[str, Any] = {"language": spoken} if spoken else {}
-    header |= {"license": licence} if licence else licence_of(beside)
+    header |= {"license": licence} if licence else licence_of(files.documents)
     header |= {"library_name": "transformers", "pipeline_tag": "translation"}
     header["tags"] = ["attnzoo", "firefox", "marian", "translation"]
-    weights = "in eight bits, which became float32" if student.marian.alphas else "in float32"
+    weights = "in eight bits, which became float32" if student.marian.has_codes else "in float32"
     rows = [(path.name, path.stat().st_size, checksum(path)) for path in (files.model, files.vocabulary)]
     with new_folder(folder) as part:
         student.model.save_pretrained(part)
         student.tokenizer.save_pretrained(part)
-        if (beside / "LICENSE").is_file():
-            shutil.copyfile(beside / "LICENSE", part / "LICENSE")
+        if licences := [path for path in files.documents if path.name == "LICENSE"]:
+            shutil.copyfile(licences[0], part / "LICENSE")
         card = CARD.format(
             header=yaml.safe_dump(header, sort_keys=False).strip(),
             name=Path(folder).name,
@@ -96,22 +96,22 @@ def import_folder(
         (part / "README.md").write_text(card, encoding="utf-8")
 
 
-def licence_of(folder: Path) -> dict[str, str]:
-    """The licence that the files of a folder state, as the header of a card has it; else MPL-2.0.
+def licence_of(documents: Sequence[Path]) -> dict[str, str]:
+    """The licence that the first README.md or LICENSE with one states, in the form of a card's header; else MPL-2.0.
 
     Raises:
-        ValueError: the card cannot be read.
+        ValueError: the header of a README.md cannot be read.
     """
-    card, text = folder / "README.md", folder / "LICENSE"
-    if card.is_file():
+    for path in documents:
+        if path.name == "LICENSE":
+            is_mozillas = "Mozilla Public License" in path.read_text(encoding="utf-8", errors="replace")[:1000]
+            return LICENCE if is_mozillas else OTHER_LICENCE
         try:
-            header = ModelCard.load(card).data.to_dict()
+            header = ModelCard.load(path).data.to_dict()
         except Exception as error:  # those of the YAML parser have no base class in common with others
-            raise ValueError(f"the header of {card} cannot be read: {error}") from error
+            raise ValueError(f"the header of {path} cannot be read: {error}; mend it, or name the licence") from error
         if found := {key: str(header[key]) for key in LICENCE_KEYS if header.get(key)}:
             return found
-    if text.is_file() and "Mozilla Public License" not in text.read_text(encoding="utf-8", errors="replace")[:1000]:
-        return {"license": "other", "license_name": "see-license", "license_link": "LICENSE"}
     return LICENCE
 
 
@@ -126,7 +126,8 @@ def export_to_firefox(
     Args:
         source: the folder or Hub id of the model, with its tokenizer
         folder: a new one, or an empty one
-        sentences: in the language of the source; alphas are recorded while they are translated
+        sentences: in the language of the source, some hundred; the first ones are translated to compare, and all to
+            record the alphas of eight bits
         weights: "int8", or "float32", which the engine reads, too
 
     Returns:
@@ -141,7 +142,7 @@ def export_to_firefox(
         raise ValueError(f"weights for Firefox are 'int8' or 'float32', got {weights!r}")
     if not sentences:
         raise ValueError(
-            "give at least one sentence, better some hundred: alphas are recorded while they are translated"
+            "give at least one sentence, better some hundred, to compare and to find the scales of eight bits"
         )
     with new_folder(folder) as part:
         model = load_trained(SmallTransformerForConditionalGeneration, source)

@@ -157,7 +157,8 @@ def to_marian(model: SmallTransformerForConditionalGeneration) -> MarianModel:
     """The contents of a Marian file in float32 for a small Transformer.
 
     Raises:
-        ValueError: Marian's students have no such model, the start token has an embedding, or a value is not finite.
+        ValueError: Marian has no such model, it has adapters or quantised layers, the start token has an embedding, or
+            a value is not finite.
     """
     options = options_of(model.config)
     items: dict[str, Item] = {}

@@ -1,7 +1,7 @@
 """The files of SentencePiece (``.spm``), without its library and without protobuf's.
 
-A reader and a writer of the fields of ``sentencepiece_model.proto`` that decide which ids a text gets, and which text
-ids get. Nothing in a file is trusted.
+A reader and a writer of those fields of ``sentencepiece_model.proto`` that matter to encoding or decoding. Nothing in a
+file is trusted.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from ..messages import shown
 LARGEST_FILE = 2**23  # bytes; published ones have 1,000,000
 MOST_PIECES = 2**16  # published ones have 32,000
 MOST_TEXT = 2**20  # bytes of all pieces
-# Of the trie of all pieces, which takes about 350 bytes for each in ``tokenizers``. 32,000 pieces have about 100,000 of
-# them in Latin letters, and twice as many where a letter has two or three bytes.
+# The nodes in the trie of all pieces; ``tokenizers`` uses about 350 bytes for each. 32,000 pieces of Latin letters have
+# about 100,000 nodes, pieces of other scripts up to twice as many.
 MOST_NODES = 2**18
 LONGEST_PIECE = 256  # bytes
 SPACE = "▁"  # stands for a space in pieces
@@ -225,7 +225,7 @@ def parse(content: memoryview) -> SentencePieceFile:
 
 
 def read_piece(data: memoryview, what: str) -> Piece:
-    """A piece, if a vocabulary can have it."""
+    """A piece; a ValueError if no vocabulary can have it."""
     found = message(data, what, PIECE)
     text, score, kind = found.get("text", ""), found.get("score", 0.0), found.get("kind", Kind.NORMAL)
     if not 1 <= len(text.encode()) <= LONGEST_PIECE:
@@ -238,7 +238,7 @@ def read_piece(data: memoryview, what: str) -> Piece:
 
 
 def refuse_options(trainer: dict[str, Any], normalizer: dict[str, Any], denormalizer: dict[str, Any]) -> None:
-    """Raise a ValueError for an option under which a text gets other ids, or ids another text."""
+    """Raise a ValueError for an option that changes encoding or decoding and is not supported."""
     model_type = trainer.get("model_type", UNIGRAM)
     if model_type != UNIGRAM:
         kind = MODEL_TYPES.get(model_type, "unknown")
@@ -254,10 +254,11 @@ def refuse_options(trainer: dict[str, Any], normalizer: dict[str, Any], denormal
 
 
 def checked(file: SentencePieceFile) -> SentencePieceFile:
-    """The vocabulary, if its pieces belong together.
+    """Check that the pieces of a vocabulary belong together, and return it.
 
     Raises:
-        ValueError: two pieces are equal, a piece that is needed is missing, or the normaliser's table is damaged.
+        ValueError: two pieces are equal, a piece that is needed is missing, the trie is too large, the pieces of bytes
+            contradict ``byte_fallback``, or the normaliser's table is damaged.
     """
     kinds = {text: kind for text, _, kind in file.pieces}
     if len(kinds) < len(file.pieces):
@@ -280,7 +281,7 @@ def checked(file: SentencePieceFile) -> SentencePieceFile:
 
 
 def trie_nodes(texts: Iterable[str]) -> int:
-    """The number of different beginnings of texts, in bytes."""
+    """The number of different prefixes of texts, as bytes, without the empty one."""
     sorted_texts = sorted(text.encode() for text in texts)
     pairs = itertools.pairwise([b"", *sorted_texts])
     shared = (itertools.takewhile(lambda same: same, map(operator.eq, *pair)) for pair in pairs)
@@ -321,7 +322,7 @@ def write_sentencepiece(path: str | Path, file: SentencePieceFile) -> None:
     """Write a vocabulary that SentencePiece, Marian and Firefox read.
 
     Raises:
-        ValueError: a piece is not one, or pieces do not belong together; nothing is written.
+        ValueError: a piece is invalid, or pieces do not belong together; nothing is written.
     """
     parse(memoryview(content := to_bytes(file)))
     Path(path).write_bytes(content)
@@ -361,7 +362,7 @@ def to_varint(value: int) -> bytes:
 
 
 def key(number: int, wire: int) -> bytes:
-    """What stands before a value."""
+    """The key of a field: its number, and how its value is written."""
     return to_varint(number << 3 | wire)
 
 

@@ -15,10 +15,9 @@ from ..messages import shown
 from .sentencepiece_file import SPACE, UNKNOWN_SURFACE, Kind, Piece, SentencePieceFile, checked
 
 SCORE_STEP = 2.0**-10  # float32 has room for sums of multiples of it down to -16,384
-USER_DEFINED_SCORE = -0.1  # better than every normal piece; in SentencePiece 0.1 for each byte after the first
 COMPOSED = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")  # the tables after which a text is in NFC
-# Precompiled looks up a base letter together with its marks, and may lose the marks. It does not where a code point
-# stands between them that ends a letter. This one is in no text, since Unicode has not assigned it.
+# Precompiled looks up a letter together with its combining marks, and may lose the marks. A code point between them
+# that ends a letter prevents this. This one is in no text, since Unicode has not assigned it.
 BREAK = "\ufff8"
 LEADING = r"\A +"  # spaces at the start of a text
 MARKS = r"(?!\A)(?=[\n\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}])"  # what belongs to the letter before it
@@ -32,23 +31,24 @@ def to_tokenizer(file: SentencePieceFile) -> PreTrainedTokenizerFast:
 
     Differs from SentencePiece: letters and their combining marks are composed as far as Unicode does (NFC); its table
     leaves some apart, such as ê with an acute. Scores are summed in float64, and SentencePiece rounds every sum to
-    float32. So it may choose the other of two ways to take a text apart whose scores are equal but for this rounding,
-    such as the same pieces in another order: "---" as "--" and "-". Sums of scores that are multiples of ``SCORE_STEP``
-    are exact in both, and no text differs.
+    float32. So where two ways to take a text apart have scores that are equal but for this rounding, it may choose the
+    other one; such ways are the same pieces in another order, "---" as "--" and "-" or as "-" and "--". Sums of scores
+    that are multiples of ``SCORE_STEP`` are exact in both, and no text differs.
 
     Raises:
         ValueError: a piece or the normaliser cannot be treated as SentencePiece does.
     """
     normals = [score for _, score, kind in file.pieces if kind == Kind.NORMAL]
     # The score of other pieces is not used, but must not lower the lowest one: that of unknown letters depends on it.
-    scores = {Kind.USER_DEFINED: USER_DEFINED_SCORE}
+    scores = {Kind.USER_DEFINED: score_of_user_defined}
     vocabulary = [
-        (text, score if kind == Kind.NORMAL else scores.get(kind, min(normals))) for text, score, kind in file.pieces
+        (text, score if kind == Kind.NORMAL else scores[kind](text) if kind in scores else min(normals))
+        for text, score, kind in file.pieces
     ]
     texts = [text for text, *_ in file.pieces]
     unknown = next(text for text, _, kind in file.pieces if kind == Kind.UNKNOWN)
     control = [text for text, _, kind in file.pieces if kind == Kind.CONTROL]
-    # The class of Transformers copies its tokenizer, so it gets the trie of all pieces, which is large, at the end.
+    # PreTrainedTokenizerFast copies its tokenizer, so the model, whose trie of all pieces is large, comes last.
     tokenizer = Tokenizer(models.WordLevel({text: i for i, text in enumerate(texts)}, unknown))
     tokenizer.normalizer = normalizer(file)
     if pattern := reserved_pattern(file):
@@ -90,7 +90,7 @@ def from_tokenizer(tokenizer: PreTrainedTokenizerFast) -> SentencePieceFile:
     kinds |= dict.fromkeys(control, Kind.CONTROL) | {model["vocab"][model["unk_id"]][0]: Kind.UNKNOWN}
     pieces = []
     for text, score in model["vocab"]:
-        kind = kinds.get(text, Kind.USER_DEFINED if score == USER_DEFINED_SCORE else Kind.NORMAL)
+        kind = kinds.get(text, Kind.USER_DEFINED if score == score_of_user_defined(text) else Kind.NORMAL)
         pieces.append(Piece(text, score if kind == Kind.NORMAL else 0.0, kind))
     tables = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
     file = checked(
@@ -111,8 +111,17 @@ def from_tokenizer(tokenizer: PreTrainedTokenizerFast) -> SentencePieceFile:
     return file
 
 
+def score_of_user_defined(text: str) -> float:
+    """The score of a user-defined piece in SentencePiece, whatever the file says: 0.1 for each byte after the first."""
+    return 0.1 * (len(text.encode()) - 1)
+
+
 def normalizer(file: SentencePieceFile) -> normalizers.Normalizer:
-    """What SentencePiece does to a text before it takes it apart."""
+    """What SentencePiece does to a text before it takes it apart.
+
+    Raises:
+        ValueError: another table than those of ``COMPOSED``, or one that changes a user-defined piece.
+    """
     steps: list[normalizers.Normalizer] = []
     if file.charsmap:
         if file.normalizer not in COMPOSED:
@@ -126,7 +135,7 @@ def normalizer(file: SentencePieceFile) -> normalizers.Normalizer:
     for text, _, kind in file.pieces:
         if kind == Kind.USER_DEFINED and (SPACE in text or normalizers.Sequence(steps).normalize_str(text) != text):
             raise ValueError(f"the user-defined piece {shown(text)} is changed by normalising, which is not supported")
-    if file.add_dummy_prefix:  # if spaces stay, also before a text of which nothing else is left
+    if file.add_dummy_prefix:  # where spaces are kept, a text that normalises to nothing gets one, too
         steps.insert(len(steps) if file.remove_extra_whitespaces else 0, normalizers.Prepend(SPACE))
     steps.append(normalizers.Replace(" ", SPACE))
     if file.remove_extra_whitespaces:
@@ -150,6 +159,9 @@ def reserved_pattern(file: SentencePieceFile) -> str:
 
     SentencePiece does not match these pieces in texts, and the model of ``tokenizers`` would. It does not if the text
     is cut inside, at a place that no other piece crosses.
+
+    Raises:
+        ValueError: there is no such place.
     """
     used = [text for text, _, kind in file.pieces if kind in (Kind.NORMAL, Kind.USER_DEFINED)]
 
@@ -188,7 +200,7 @@ def learn_vocabulary(texts: Iterable[str], size: int) -> SentencePieceFile:
     Texts are not normalised but for their spaces, so give them in NFC.
 
     Raises:
-        ValueError: the size has no room for the bytes and the characters of the texts.
+        ValueError: the size has no room for the bytes and the characters of the texts, or the trainer fails.
     """
     reserved = [Piece("</s>", 0.0, Kind.CONTROL), Piece("<unk>", 0.0, Kind.UNKNOWN)]
     reserved += [Piece(f"<0x{byte:02X}>", 0.0, Kind.BYTE) for byte in range(256)]

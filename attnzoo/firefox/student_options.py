@@ -11,7 +11,8 @@ from ..messages import described, shown, shown_each
 from .int8 import Int8Matrix, is_quantised
 from .marian_model import MarianModel
 
-# What a model must have to be computed as a student of Firefox is. Most of these choose another arithmetic.
+# A student is a small model that was trained on a larger one's translations. These are the only values that are read
+# here; others choose another arithmetic, most of them.
 REQUIRED: dict[str, Any] = {
     "type": "transformer",
     "transformer-decoder-autoreg": "rnn",
@@ -202,7 +203,7 @@ class StudentOptions:
 
 
 def read_yaml(text: str) -> dict[str, Any]:
-    """The options of a YAML text, as plain values by name."""
+    """The options of a YAML text, as plain values by name; a ValueError if it is something else."""
     try:
         options = yaml.load(text, PlainLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -213,7 +214,7 @@ def read_yaml(text: str) -> dict[str, Any]:
 
 
 def require(name: str, options: dict[str, Any], value: Any) -> None:
-    """Raise a ValueError if an option has another value than the only one that is supported."""
+    """Raise a ValueError if an option is missing or has another value than the only one that is supported."""
     wanted = value if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
     if name not in options:
         raise ValueError(f"the option {name} is missing; only {wanted!r} is supported")
@@ -222,7 +223,7 @@ def require(name: str, options: dict[str, Any], value: Any) -> None:
 
 
 def size(name: str, value: Any, largest: int) -> int:
-    """A size from the options, if it is one."""
+    """A size from the options; a ValueError if it is not one."""
     if not isinstance(value, str) or not re.fullmatch("[1-9][0-9]{0,8}", value) or int(value) > largest:
         raise ValueError(f"the option {name} must be a whole number from 1 to {largest:,}, got {described(value)}")
     return int(value)

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from .student_options import StudentOptions
 
 START = "<pad>"  # the name of the start token, which is the padding, too
 MODELS, VOCABULARY, METADATA = (".bin", ".npz"), ".spm", "metadata.json"
+DOCUMENTS = ("README.md", "LICENSE")
 PACKED = (".gz", ".zst", ".xz", ".zip")
 
 
@@ -33,15 +34,21 @@ class StudentFiles(NamedTuple):
         model: the ``.bin`` or ``.npz``
         vocabulary: the ``.spm``
         metadata: the content of ``metadata.json`` beside the model; empty without one
+        documents: the README.md and LICENSE that there are, those beside the model before those of the whole folder
     """
 
     model: Path
     vocabulary: Path
     metadata: dict[str, Any]
+    documents: Sequence[Path] = ()
 
     @property
     def sha256(self) -> str | None:
-        """The checksum that the metadata say the model has."""
+        """The checksum that the metadata say the model has, or None.
+
+        Raises:
+            ValueError: it is not a sha256.
+        """
         found = self.metadata.get("hash")
         if found is not None and not (isinstance(found, str) and re.fullmatch("[0-9a-f]{64}", found)):
             raise ValueError(f"{self.model.with_name(METADATA)}: hash must be a sha256, got {described(found)}")
@@ -72,12 +79,13 @@ def load(
         revision: of the repository
 
     Returns:
-        the model, in evaluation mode, and its tokenizer
+        the model, in evaluation mode and with ``max_new_tokens`` as the engine's, and its tokenizer
 
     Raises:
         FileNotFoundError: there is no such folder.
-        ValueError: there is no model or more than one, or a file is damaged or of another kind; the message names the
-            file, the item and the reason.
+        HfHubHTTPError: there is no such repository, or no network.
+        ValueError: ``pair`` is not two languages, there is no model or more than one, or a file is damaged or of
+            another kind; the message names the file, the item and the reason.
     """
     student = read_student(find_student(source, pair, subfolder, revision))
     return student.model, student.tokenizer
@@ -98,20 +106,22 @@ def find_student(
     else:
         raise FileNotFoundError(f"{source} is neither a folder nor owner/name on the Hub")
     model, vocabulary = chosen_files(names, str(source), pair, subfolder)
-    beside = str(PurePosixPath(model).with_name(METADATA))
-    wanted = [model, vocabulary, *([beside] if beside in names else [])]
-    if is_hub_id:
-        paths = [Path(hf_hub_download(str(source), name, revision=revision)) for name in wanted]
-    else:
-        paths = [root / name for name in wanted]
-    return StudentFiles(paths[0], paths[1], read_mapping(paths[2]) if len(paths) > 2 else {})
+
+    def path_of(name: str) -> Path:
+        return Path(hf_hub_download(str(source), name, revision=revision)) if is_hub_id else root / name
+
+    beside = PurePosixPath(model).parent
+    metadata = read_mapping(path_of(str(beside / METADATA))) if str(beside / METADATA) in names else {}
+    documents = dict.fromkeys(str(place / name) for place in (beside, PurePosixPath()) for name in DOCUMENTS)
+    stated = [path_of(name) for name in documents if name in names]
+    return StudentFiles(path_of(model), path_of(vocabulary), metadata, stated)
 
 
 def chosen_files(names: list[str], source: str, pair: str | None, subfolder: str) -> tuple[str, str]:
     """The only model among these names of files, and its vocabulary.
 
     Raises:
-        ValueError: there is no model or more than one, or source and target have vocabularies of their own.
+        ValueError: there is no model or more than one, or there is not exactly one vocabulary beside the model.
     """
     code = pair and pair.replace("-", "").lower()
 
@@ -178,7 +188,7 @@ def student_tokenizer(pieces: SentencePieceFile) -> PreTrainedTokenizerFast:
     """The tokenizer of a vocabulary, with the start token after all pieces.
 
     Raises:
-        ValueError: a piece has its name; or as :func:`to_tokenizer`.
+        ValueError: a piece is named "<pad>"; or as :func:`to_tokenizer`.
     """
     if any(text == START for text, *_ in pieces.pieces):
         raise ValueError(f"a piece is {START!r}, which is the name of the start token here")

@@ -4,7 +4,6 @@ import hashlib
 import random
 import struct
 import unicodedata
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,9 @@ from attnzoo.firefox.sentencepiece_file import (
     write_sentencepiece,
 )
 from attnzoo.firefox.sentencepiece_tokenizer import (
-    USER_DEFINED_SCORE,
     from_tokenizer,
     learn_vocabulary,
+    score_of_user_defined,
     to_tokenizer,
     with_exact_sums,
 )
@@ -72,9 +71,7 @@ def test_ids_and_texts_are_those_of_sentencepiece(name: str) -> None:
     assert different(some, tokenizer.batch_decode(ids), expected.decode(ids)) == []
 
 
-def best_pieces(
-    text: str, file: SentencePieceFile, score_of_user_defined: Callable[[str], float], dtype: Any
-) -> list[str]:
+def best_pieces(text: str, file: SentencePieceFile, dtype: Any) -> list[str]:
     """The pieces of a normalised text with the largest sum of scores, which are added in a type of NumPy.
 
     Among equal sums the first that is found counts: by the start of the last piece, then by its length.
@@ -124,18 +121,28 @@ def test_other_ids_are_due_to_sums_in_float32_alone(name: str) -> None:
     file = parse(memoryview(vocabulary(name)))
     expected, tokenizer = read(name)
 
-    def score_in_sentencepiece(text: str) -> float:
-        return 0.1 * (len(text.encode()) - 1)
-
     some = texts(2000)
     ids, found = expected.encode(some), [row[:-1] for row in tokenizer(some)["input_ids"]]
     differing = [row for row in zip(some, ids, found, strict=True) if row[1] != row[2]]
     for text, one, two in [*differing, *zip(some[:100], ids, found, strict=False)]:
         normalised = expected.Normalize(text)
-        assert same_pieces(best_pieces(normalised, file, score_in_sentencepiece, np.float32), expected, one)
-        assert same_pieces(best_pieces(normalised, file, lambda _: USER_DEFINED_SCORE, np.float64), expected, two)
+        assert same_pieces(best_pieces(normalised, file, np.float32), expected, one)
+        assert same_pieces(best_pieces(normalised, file, np.float64), expected, two)
         assert expected.decode(one) == expected.decode(two)
     assert len(differing) < 20
+
+
+def test_a_user_defined_piece_does_not_lose_to_a_longer_one_of_a_low_score() -> None:
+    """Its score is 0.1 for each byte after the first, whatever the others are."""
+    normal = [Piece(text, -5.0, Kind.NORMAL) for text in ("a", "b", "c", "xa", "abc", "▁")]
+    reserved = [Piece("</s>", 0.0, Kind.CONTROL), Piece("<unk>", 0.0, Kind.UNKNOWN)]
+    user_defined = [Piece(text, 0.0, Kind.USER_DEFINED) for text in ("ab", "é")]
+    file = SentencePieceFile([*reserved, *normal, *user_defined], b"", "identity", False, False, False, "</s>")
+    expected, tokenizer = sentencepiece.SentencePieceProcessor(model_proto=to_bytes(file)), to_tokenizer(file)
+    for text in ("abc", "ab", "xab", "éa", "xabcé"):
+        assert tokenizer.tokenize(text) == expected.encode(text, out_type=str)
+    assert tokenizer.tokenize("abc") == ["ab", "c"]
+    assert {kind for text, _, kind in from_tokenizer(tokenizer).pieces if text in ("ab", "é")} == {Kind.USER_DEFINED}
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)

@@ -13,6 +13,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from attnzoo import firefox, search
 from attnzoo.firefox import students
 from attnzoo.firefox.marian_files import write_bin, write_npz
+from attnzoo.firefox.model_folders import licence_of
 from attnzoo.firefox.sentencepiece_file import Kind, Piece, read_sentencepiece, write_sentencepiece
 from tests.factory import refused
 from tests.firefox.models import random_model, varied_model
@@ -65,6 +66,8 @@ def test_a_model_is_loaded_and_is_one_of_transformers(tmp_path: Path) -> None:
 def test_a_repository_is_read_file_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_student(tmp_path / "models" / "enhu")
     (folder / "metadata.json").write_text(json.dumps({"hash": sha256(folder / MODEL)}))
+    (folder / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
+    (tmp_path / "LICENSE").write_text("Mozilla Public License Version 2.0")
     asked = []
 
     def download(repo: str, name: str, revision: str | None = None) -> str:
@@ -75,7 +78,12 @@ def test_a_repository_is_read_file_by_file(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(students.HfApi, "list_repo_files", lambda self, repo, revision: names)
     monkeypatch.setattr(students, "hf_hub_download", download)
     firefox.load("someone/models", "en-hu", revision="v1")
-    assert asked == [("someone/models", f"models/enhu/{name}", "v1") for name in (MODEL, VOCABULARY, "metadata.json")]
+    beside = [f"models/enhu/{name}" for name in ("metadata.json", "README.md", MODEL, VOCABULARY)]
+    assert {*asked} == {("someone/models", name, "v1") for name in [*beside, "LICENSE"]}
+    documents = students.find_student("someone/models", "en-hu").documents
+    assert documents == [folder / "README.md", tmp_path / "LICENSE"]
+    assert licence_of(documents) == {"license": "cc-by-nc-4.0"}
+    assert licence_of(documents[1:]) == licence_of([]) == {"license": "mpl-2.0"}
 
 
 def test_a_folder_without_exactly_one_model_is_refused(tmp_path: Path) -> None:

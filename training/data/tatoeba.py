@@ -30,6 +30,6 @@ TAUGHT = replace(
     TATOEBA,
     path=rf"{TATOEBA.path}_taught",
     name=f"{TATOEBA.name}; in training with a teacher's translations",
-    source=f"{TATOEBA.source}; in training with the translations of a larger model "
+    source=f"{TATOEBA.source}; the target of a training text is what a larger model writes for it "
     "(`python -m attnzoo.training.make_data.translations`)",
 )

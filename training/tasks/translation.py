@@ -57,7 +57,7 @@ class Translation(SubwordTask):
         pipeline="machine-translation",
         snippet=SNIPPET,
         usage="Text is read as it is, uppercase letters and punctuation too; a character that is in no training "
-        "sentence counts as unknown.",
+        "sentence {unseen}.",
         metric_note="BLEU: sacreBLEU, {bleu}. chrF: sacreBLEU, {chrf}.",
         limits="Sentences of the kind it was trained on, one at a time.",
         pictures=PICTURES_OF_HEADS,
@@ -68,6 +68,9 @@ class Translation(SubwordTask):
         languages = [data.source_column, data.target_column]
         self.card = dataclasses.replace(
             self.card,
+            usage=self.card.usage.format(
+                unseen="is read as its bytes in UTF-8" if data.subwords == "unigram" else "counts as unknown"
+            ),
             metric_note=self.card.metric_note.format(bleu=BLEU().signature(), chrf=ChrF().signature()),
             language=languages if all(LANGUAGE.fullmatch(language) for language in languages) else None,
             published=self.card.published if languages == self.card.language else None,
