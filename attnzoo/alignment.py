@@ -72,25 +72,32 @@ class AlignedPair(NamedTuple):
     score: float
 
 
-def generation_alignments(generated: Any) -> Tensor:
+def generation_alignments(generated: Any, layer: int = -1, head: int | None = None) -> Tensor:
     """The alignment of every sequence that ``generate()`` returned, from the attention it recorded.
 
     Pass the result of ``model.generate(..., output_attentions=True, return_dict_in_generate=True)``. In a beam search
     each returned sequence is followed back through the beams it was part of. Row t is the attention of the step that
     predicted token t + 1 of the sequence (token 0 is the start token). Rows past the end of a sequence have no meaning.
 
+    Args:
+        generated: the result
+        layer: a layer of the decoder, counted from 0; negative numbers count from the end. An RNN has one
+        head: a head of the layer; None takes the mean of its heads
+
     Shape:
         - returns: (N, T, S)
 
     Raises:
-        ValueError: the result holds no attentions.
+        ValueError: the result holds no attentions, or no such layer or head.
     """
     steps = getattr(generated, "cross_attentions", None)
     if not steps:
         raise ValueError("no attentions; call generate(..., output_attentions=True, return_dict_in_generate=True)")
     if steps[0] is None:
         raise ValueError("no attentions; a model without attention has no alignments")
-    attention_weights = torch.stack([step[0][:, 0, -1] for step in steps], dim=1)  # (B, T, S)
+    _require_layers([layer], len(steps[0]))
+    of_layer = torch.stack([step[layer][:, :, -1] for step in steps], dim=2)  # (B, H, T, S)
+    attention_weights = _head_of(of_layer, head)  # (B, T, S)
     beam_indices = getattr(generated, "beam_indices", None)  # (N, T), -1 past the end of a sequence
     if beam_indices is None:
         return attention_weights

@@ -88,6 +88,23 @@ class SafetensorsModel(PreTrainedModel):
             place = f"the weights of {str(pretrained_model_name_or_path)!r} have other sizes than its config states"
             raise OtherSizesError(f"{place}; ignore_mismatched_sizes=True would replace them by new ones") from error
 
+    def save_pretrained(  # type: ignore[override]  # the other arguments by name
+        self, save_directory: Any, is_main_process: bool = True, state_dict: Any = None, **kwargs: Any
+    ) -> None:
+        """Save as every Hugging Face model does. What ``tie_word_embeddings=False`` unties is saved for every module.
+
+        PEFT sets this where it has trained one of the embeddings and the output, and the others may still share a
+        tensor. Transformers would save that once, and draw the rest anew when it loads.
+        """
+        if not getattr(self.config, "tie_word_embeddings", True):
+            weights, seen = dict(self.state_dict() if state_dict is None else state_dict), set[int]()
+            for name, weight in weights.items():
+                if (place := weight.data_ptr()) in seen:
+                    weights[name] = weight.clone()
+                seen.add(place)
+            state_dict = weights
+        super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
+
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:

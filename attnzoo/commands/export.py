@@ -37,6 +37,8 @@ def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any
         task = importlib.import_module("attnzoo.training.evaluate").task_for(Path(source), overrides, "test")
     except (ModuleNotFoundError, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]  # without the list of all recipes
+        if overrides:
+            raise ValueError(f"--set changes the recipe of a model, and cannot here: {reason}") from error
         print(f"the export is compared on random tokens only: {reason}", file=sys.stderr)
         return None
     if number is not None:

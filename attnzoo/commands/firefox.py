@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from ..firefox.comparing import compare_with_engine
+from ..firefox.engine import require_engine
 from ..firefox.model_folders import export_to_firefox, import_folder
 from ..firefox.students import find_student, read_student
 from .lines import lines_of
@@ -16,14 +17,18 @@ def import_model(arguments: list[str]) -> None:
     options = import_parser().parse_args(arguments)
     if options.engine is not None and options.verify is None:
         raise ValueError("--engine is for --verify, which is missing")
-    sentences = None if options.verify is None else sentences_of(options.verify)
+    python = options.engine or sys.executable
+    sentences = None
+    if options.verify is not None:
+        sentences = sentences_of(options.verify)
+        require_engine(python)
     files = find_student(options.source, options.pair, options.subfolder)
     student = read_student(files)
     import_folder(files, student, options.folder, options.pair.split("-") if options.pair else (), options.license)
     print(f"{options.folder} is written", file=sys.stderr)
     if sentences is not None:
         print(f"translating {len(sentences)} sentences by the engine and in each arithmetic", file=sys.stderr)
-        for row in compare_with_engine(files, student, sentences, options.engine or sys.executable):
+        for row in compare_with_engine(files, student, sentences, python):
             print(*row, sep="\t")
 
 
@@ -36,6 +41,7 @@ def export_for_firefox(source: str, options: argparse.Namespace) -> None:
         raise ValueError("--sentences is missing: give some hundred sentences in the source language, one on each line")
     sentences = sentences_of(options.sentences)
     weights = options.weights or "int8"
+    print(f"translating {len(sentences)} sentences, which takes some minutes", file=sys.stderr)
     for row in export_to_firefox(source, options.folder, sentences, weights):
         print(*row, sep="\t")
 

@@ -115,12 +115,20 @@ def in_browser_arithmetic(model: Any, marian: MarianModel, saturates: bool) -> A
 def greedy(model: Any, source: Sequence[int]) -> list[int]:
     """The tokens of greedy search for the ids of one source, without the end, at most as many as the engine generates.
 
-    The model's own forward pass computes them, so hooks and replaced layers take effect.
+    The model's own forward pass computes them, so hooks and replaced layers take effect, and no setting of
+    ``generate()`` does.
     """
-    ids = torch.tensor([source])
-    longest = longest_output(len(source))
-    found = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), num_beams=1, max_new_tokens=longest)
-    return [token for token in found[0, 1:].tolist() if token != model.config.eos_token_id]
+    config, written = model.config, list[int]()
+    encoded, cache = model.get_encoder()(torch.tensor([source])), None
+    token = config.decoder_start_token_id
+    for _ in range(longest_output(len(source))):
+        last = torch.tensor([[token]])
+        step = model(encoder_outputs=encoded, decoder_input_ids=last, past_key_values=cache, use_cache=True)
+        cache, token = step.past_key_values, int(step.logits[0, -1].argmax())
+        if token == config.eos_token_id:
+            break
+        written.append(token)
+    return written
 
 
 def recorded_alphas(model: Any, sources: Sequence[Sequence[int]]) -> dict[str, float]:

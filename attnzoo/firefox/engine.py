@@ -27,6 +27,11 @@ class Translations(NamedTuple):
     texts: list[str]
 
 
+def require_engine(python: str | Path) -> None:
+    """Raise a ValueError unless this Python has the engine."""
+    _run(python, "import fxtranslate", "", "cannot be loaded")
+
+
 def longest_output(source_tokens: int) -> int:
     """The most tokens that the engine generates for a source of so many tokens, the end tokens included."""
     return min(2 * source_tokens + 4, LONGEST)
@@ -47,16 +52,21 @@ def by_engine(
         ValueError: there is no engine, or it refuses the files.
     """
     asked = json.dumps([str(model), str(vocabulary), [*sentences]])
-    command = [str(python), "-c", PROGRAM]
+    return Translations(*json.loads(_run(python, PROGRAM, asked, f"does not translate with {model}")))
+
+
+def _run(python: str | Path, program: str, asked: str, fault: str) -> str:
+    """What a program prints in this Python."""
     try:
+        command = [str(python), "-c", program]
         done = subprocess.run(command, input=asked, capture_output=True, encoding="utf-8", check=False)
     except OSError as error:
         raise ValueError(f"{python} cannot be run: {error}") from error
     if done.returncode:
         reason = done.stderr.strip().rpartition("\n")[2]
         remedy = f"; install it with {python} -m pip install fxtranslate" if "No module named" in reason else ""
-        raise ValueError(f"Mozilla's engine does not translate with {model}: {reason}{remedy}")
-    return Translations(*json.loads(done.stdout))
+        raise ValueError(f"Mozilla's engine {fault}: {reason}{remedy}")
+    return done.stdout
 
 
 def engine_text(pieces: Sequence[str], unknown: str) -> str:

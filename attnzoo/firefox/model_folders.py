@@ -11,13 +11,14 @@ from huggingface_hub import ModelCard
 from transformers import PreTrainedTokenizerFast
 
 from ..loading import load_trained
+from ..messages import shown, shown_each
 from ..modeling_small_transformer import SmallTransformerForConditionalGeneration
 from ..new_folders import new_folder
 from .browser_arithmetic import recorded_alphas
 from .comparing import EXACT, FLOAT, SATURATING, agreement, translations
 from .marian_files import write_bin
 from .parameters import to_marian
-from .sentencepiece_file import write_sentencepiece
+from .sentencepiece_file import Kind, SentencePieceFile, write_sentencepiece
 from .sentencepiece_tokenizer import from_tokenizer
 from .students import METADATA, Student, StudentFiles, checksum, naming, read_student
 
@@ -25,7 +26,7 @@ PIECES = "vocab.spm"  # in a folder for Firefox
 LICENCE = {"license": "mpl-2.0"}  # of Mozilla's models, where the files say nothing else
 OTHER_LICENCE = {"license": "other", "license_name": "see-license", "license_link": "LICENSE"}
 LICENCE_KEYS = ("license", "license_name", "license_link")
-COMPARED = 50  # sentences; the browser's arithmetic needs a second for each
+COMPARED = 50  # sentences; the browser's arithmetic needs a second or more for each
 CARD = """---
 {header}
 ---
@@ -43,7 +44,7 @@ from attnzoo import SmallTransformerForConditionalGeneration
 
 model = SmallTransformerForConditionalGeneration.from_pretrained("{name}")
 tokenizer = AutoTokenizer.from_pretrained("{name}")
-batch = tokenizer(["A sentence."], return_tensors="pt")
+batch = tokenizer(["A sentence."], padding=True, return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 
@@ -94,6 +95,21 @@ def import_folder(
             files="\n".join(f"| `{name}` | {size:,} | `{digest}` |" for name, size, digest in rows),
         )
         (part / "README.md").write_text(card, encoding="utf-8")
+
+
+def check_vocabulary(model: Any, tokenizer: PreTrainedTokenizerFast, pieces: SentencePieceFile) -> None:
+    """Raise a ValueError unless the engine's tokens would be those of the model and its tokenizer."""
+    texts = [text for text, *_ in pieces.pieces]
+    own = {text for text, _, kind in pieces.pieces if kind in (Kind.CONTROL, Kind.UNKNOWN)} | {tokenizer.pad_token}
+    if added := sorted(tokenizer.get_added_vocab().keys() - own):
+        raise ValueError(f"the tokenizer has added tokens, which Firefox's vocabularies have not: {shown_each(added)}")
+    if model.config.vocab_size != len(texts) + 1:
+        raise ValueError(
+            f"vocab_size is {model.config.vocab_size:,}, and the tokenizer has {len(texts):,} pieces; for Firefox the "
+            "model has one token more, the start token"
+        )
+    if (end := model.config.eos_token_id) != texts.index(pieces.eos):
+        raise ValueError(f"eos_token_id must be that of {shown(pieces.eos)}, {texts.index(pieces.eos)}, got {end}")
 
 
 def licence_of(documents: Sequence[Path]) -> dict[str, str]:
@@ -149,6 +165,8 @@ def export_to_firefox(
         tokenizer = PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
         with naming(Path(source) / "tokenizer.json"):
             pieces = from_tokenizer(tokenizer)
+        with naming(Path(source)):
+            check_vocabulary(model, tokenizer, pieces)
         rows = tokenizer([*sentences])["input_ids"]
         in_float = to_marian(model)
         marian = in_float if weights == "float32" else in_float.in_int8(recorded_alphas(model, rows))

@@ -70,6 +70,8 @@ def options_of(config: SmallTransformerConfig) -> StudentOptions:
     for name in ("decoder_start_token_id", "pad_token_id"):
         if (found := getattr(config, name)) != vocabulary:
             raise ValueError(f"{name} must be the last token, {vocabulary}, for Firefox, got {found}")
+    if config.intermediate_size % 2:
+        raise ValueError(f"intermediate_size must be even for Firefox, got {config.intermediate_size}")
     return StudentOptions(
         hidden_size=config.hidden_size,
         intermediate_size=config.intermediate_size,

@@ -1,6 +1,7 @@
 """A complete model of Firefox, in a folder or on the Hub: a ``.bin`` or ``.npz`` beside its ``.spm``."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from .student_options import StudentOptions
 START = "<pad>"  # the name of the start token, which is the padding, too
 MODELS, VOCABULARY, METADATA = (".bin", ".npz"), ".spm", "metadata.json"
 DOCUMENTS = ("README.md", "LICENSE")
+UNNAMED = ("model.bin", "model.npz", "model.intgemm.", "vocab.spm")  # names without a pair, as attnzoo writes them
+NO_MODELS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "pytorch_model.bin")  # of Transformers
 PACKED = (".gz", ".zst", ".xz", ".zip")
 
 
@@ -102,7 +105,7 @@ def find_student(
     if is_hub_id:
         names = HfApi().list_repo_files(str(source), revision=revision)
     elif root.is_dir():
-        names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*")) if path.is_file()]
+        names = [path.relative_to(root).as_posix() for path in files_below(root)]
     else:
         raise FileNotFoundError(f"{source} is neither a folder nor owner/name on the Hub")
     model, vocabulary = chosen_files(names, str(source), pair, subfolder)
@@ -117,6 +120,17 @@ def find_student(
     return StudentFiles(path_of(model), path_of(vocabulary), metadata, stated)
 
 
+def files_below(root: Path) -> list[Path]:
+    """The files in a folder and in those below it, also where a link leads to a folder."""
+    found, seen = [], set[str]()
+    for folder, folders, names in os.walk(root, followlinks=True):
+        if (real := os.path.realpath(folder)) in seen:
+            folders.clear()  # a link to a folder above, or a second one to the same
+        seen.add(real)
+        found += [Path(folder, name) for name in names]
+    return sorted(found)
+
+
 def chosen_files(names: list[str], source: str, pair: str | None, subfolder: str) -> tuple[str, str]:
     """The only model among these names of files, and its vocabulary.
 
@@ -125,16 +139,26 @@ def chosen_files(names: list[str], source: str, pair: str | None, subfolder: str
     """
     code = pair and pair.replace("-", "").lower()
 
-    def is_wanted(path: PurePosixPath) -> bool:
-        of_pair = code is None or f".{code}." in path.name or path.parent.name.replace("-", "") == code
-        return of_pair and (not subfolder or path.is_relative_to(subfolder))
+    def is_of_pair(path: PurePosixPath) -> bool:
+        folder = re.sub("[-_]", "", path.parent.name or PurePosixPath(source).name).lower()
+        names_none = path.name.startswith(UNNAMED) and not re.fullmatch("[a-z]{4}", folder)
+        return f".{code}." in path.name or folder == code or (names_none and str(path.parent) == ".")
 
-    wanted = [path for path in map(PurePosixPath, names) if is_wanted(path)]
-    models = [path for path in wanted if path.suffix in MODELS and not path.name.startswith("lex")]
+    def is_wanted(path: PurePosixPath) -> bool:
+        return (code is None or is_of_pair(path)) and (not subfolder or path.is_relative_to(subfolder))
+
+    def is_model(path: PurePosixPath) -> bool:
+        return path.suffix in MODELS and not path.name.startswith("lex") and path.name not in NO_MODELS
+
+    paths = [*map(PurePosixPath, names)]
+    wanted = [path for path in paths if is_wanted(path)]
+    models = [path for path in wanted if is_model(path)]
     what = f"{source} has {{}} of a model{f' for {pair}' if pair else ''}{f' in {subfolder}' if subfolder else ''}"
     if not models:
         packed = [path.name for path in wanted if path.suffix in PACKED]
+        others = [str(path) for path in paths if is_model(path)]
         remedy = f"; unpack these first: {shown_each(packed)}" if packed else ""
+        remedy = remedy or (f", only {shown_each(others)}; name another pair, or none" if others else "")
         raise ValueError(f"{what.format('no .bin or .npz')}{remedy}")
     if len(models) > 1:
         listed = shown_each(map(str, models))

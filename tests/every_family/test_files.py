@@ -171,6 +171,17 @@ def test_half_precision_files_load_as_requested_or_as_the_config_has_it(kind: st
 
 
 @every_kind
+def test_weights_that_are_no_longer_tied_are_saved_for_every_module(kind: str, tmp_path: Path) -> None:
+    """As PEFT leaves a model when it has trained the output apart from the embeddings, and they are merged."""
+    model = make_model(kind)
+    model.config.tie_word_embeddings = False
+    if (head := model.get_output_embeddings()) is not None:
+        head.weight = nn.Parameter(head.weight.detach() + 1)
+    model.save_pretrained(tmp_path)
+    assert_same(model, type(model).from_pretrained(tmp_path))
+
+
+@every_kind
 def test_shards_load_like_one_file(kind: str, tmp_path: Path) -> None:
     model = make_model(kind)
     model.save_pretrained(tmp_path, max_shard_size="1KB")

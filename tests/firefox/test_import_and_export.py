@@ -12,6 +12,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSe
 
 from attnzoo import firefox
 from attnzoo.cli import main
+from attnzoo.firefox.browser_arithmetic import greedy
+from attnzoo.firefox.engine import longest_output
 from attnzoo.firefox.marian_files import read_marian, write_bin
 from attnzoo.hub.folder_contents import contents
 from attnzoo.shipped_models import named_folder
@@ -92,6 +94,19 @@ def test_a_tuned_model_goes_back_to_firefox(folder: Path, tmp_path: Path, capsys
     assert read_marian(path).is_in_int8
 
 
+def test_settings_of_generate_do_not_reach_what_the_engine_writes(folder: Path) -> None:
+    model, tokenizer = firefox.load(folder)
+    sources = tokenizer(SENTENCES[:5])["input_ids"]
+    expected = [greedy(model, source) for source in sources]
+    for source, tokens in zip(sources, expected, strict=True):
+        made = model.generate(torch.tensor([source]), max_new_tokens=longest_output(len(source)))[0, 1:].tolist()
+        assert tokens == [token for token in made if token != model.config.eos_token_id]
+    model.generation_config.update(
+        do_sample=True, temperature=2.0, num_return_sequences=3, return_dict_in_generate=True
+    )
+    assert [greedy(model, source) for source in sources] == expected
+
+
 def test_what_firefox_cannot_have_is_refused(folder: Path, tmp_path: Path) -> None:
     main(["import", "firefox", str(folder), str(tmp_path / "model")])
     export = ["export", "--to", "firefox", str(tmp_path / "model"), str(tmp_path / "out")]
@@ -104,6 +119,17 @@ def test_what_firefox_cannot_have_is_refused(folder: Path, tmp_path: Path) -> No
         main([*export, "--check"])
     with pytest.raises(SystemExit, match="--sentences is for --format firefox"):
         main([*export, "--format", "onnx"])
+    tokenizer: Any = AutoTokenizer.from_pretrained(tmp_path / "model")
+    tokenizer.add_tokens(["<brand>"])
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(SystemExit, match=r"model: the tokenizer has added tokens, .*<brand>"):
+        main(export)
+    firefox.load(folder)[1].save_pretrained(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"eos_token_id": 5}))
+    with pytest.raises(SystemExit, match="eos_token_id must be that of '</s>', 0, got 5"):
+        main(export)
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     AutoTokenizer.from_pretrained(named_folder("cho2014-tatoeba-en-de")).save_pretrained(tmp_path / "model")
     with pytest.raises(SystemExit, match=r"tokenizer\.json: the tokenizer is BPE; only Unigram"):
         main(export)
@@ -133,5 +159,6 @@ def test_an_import_is_verified_by_mozillas_engine(
 def test_an_engine_that_refuses_a_file_is_named(folder: Path, tmp_path: Path) -> None:
     write_bin(folder / MODEL, varied_model())
     command = ["import", "firefox", str(folder), str(tmp_path / "out"), "--verify", str(tmp_path / "sentences.txt")]
-    with pytest.raises(SystemExit, match=r"Mozilla's engine does not translate with .*No module named 'fxtranslate'; "):
+    with pytest.raises(SystemExit, match=r"Mozilla's engine cannot be loaded: .*No module named 'fxtranslate'; "):
         main(command)  # this environment has no engine
+    assert not (tmp_path / "out").exists()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,21 @@ def test_a_repository_is_read_file_by_file(tmp_path: Path, monkeypatch: pytest.M
     assert documents == [folder / "README.md", tmp_path / "LICENSE"]
     assert licence_of(documents) == {"license": "cc-by-nc-4.0"}
     assert licence_of(documents[1:]) == licence_of([]) == {"license": "mpl-2.0"}
+
+
+def test_a_pair_is_found_in_its_own_folder_behind_a_link_and_in_files_that_name_none(tmp_path: Path) -> None:
+    folder = write_student(tmp_path / "data" / "en_hu")
+    (folder / "training_args.bin").touch()  # of Transformers' Trainer
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "enhu").symlink_to(folder)
+    (tmp_path / "models" / "again").symlink_to(tmp_path / "models")
+    for source in (folder, tmp_path / "data", tmp_path / "models"):
+        assert students.find_student(source, "en-hu").model.samefile(folder / MODEL)
+    (folder / MODEL).rename(folder / "model.bin")
+    shutil.copytree(folder, tmp_path / "plain")
+    assert students.find_student(tmp_path / "plain", "en-hu").model == tmp_path / "plain" / "model.bin"
+    with refused(ValueError, "no .bin or .npz of a model for en-de, only 'model.bin'; name another pair, or none"):
+        students.find_student(folder, "en-de")
 
 
 def test_a_folder_without_exactly_one_model_is_refused(tmp_path: Path) -> None:

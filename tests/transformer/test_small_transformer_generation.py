@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 
+from attnzoo.alignment import generation_alignments
 from tests.factory import EOS, GENERATING, WITH_KEYS, padded, tiny_model, words
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
@@ -22,6 +23,18 @@ pytestmark = pytest.mark.usefixtures("no_gradients")
 def generate(model: Any, batch: dict[str, Tensor], **options: Any) -> Any:
     torch.manual_seed(11)
     return model.generate(**batch, **({"max_new_tokens": 7} | options))
+
+
+@pytest.mark.parametrize("mode", [{"num_beams": 1}, {"num_beams": 3}])
+def test_alignments_are_those_of_a_head_or_the_mean_of_the_last_layer(mode: dict[str, int]) -> None:
+    model, batch = tiny_model("encoder_decoder-post-sinusoidal"), padded(LEFT)
+    result = generate(model, batch, output_attentions=True, return_dict_in_generate=True, suppress_tokens=[EOS], **mode)
+    targets = result.sequences[:, :-1]
+    whole = model(**batch, decoder_input_ids=targets, output_attentions=True).cross_attentions
+    torch.testing.assert_close(generation_alignments(result), whole[-1].mean(dim=1), **EXACT)
+    torch.testing.assert_close(generation_alignments(result, layer=0, head=1), whole[0][:, 1], **EXACT)
+    with pytest.raises(ValueError, match="layer must be 0 to 1"):
+        generation_alignments(result, layer=2)
 
 
 # The cache ------------------------------------------------------------------------------------------------------------
