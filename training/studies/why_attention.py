@@ -3,9 +3,9 @@
 ``python -m attnzoo.training.studies.why_attention``
 
 It takes the trained models ``PAPER-tatoeba-en-de`` in ``model_cards/``, whose numbers of parameters differ by 4 % at
-most, and which have the same tokenizer, data, steps and seed, and translates the test split with each. It prints a
-table and writes a figure of BLEU by the number of English words, a figure of the alignments of one text beside each
-other, and all figures as JSON.
+most, and which have the same tokenizer, data, number of tokens and seed, and translates the test split with each. It
+prints a table and writes a figure of BLEU by the number of English words, a figure of the alignments of one text beside
+each other, and all figures as JSON.
 
 Papers: in Cho et al. (2014, "On the Properties of Neural Machine Translation", section 4.2) and Bahdanau et al. (2014,
 section 5.2.2) models with a fixed vector get worse with length, and a model with attention does not.
