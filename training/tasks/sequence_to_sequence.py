@@ -18,7 +18,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
 tokenizer = AutoTokenizer.from_pretrained("{folder}")
-inputs = tokenizer([{example}], padding=True, return_tensors="pt")
+texts = [{example}]
+inputs = tokenizer(texts, padding=True, return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))"""
 
 
