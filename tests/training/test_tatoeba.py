@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,16 @@ def test_a_file_of_the_collection_is_divided_by_its_english_sentences(
         tatoeba.main([str(tmp_path / "few.txt"), "de", str(tmp_path / "other")])
 
 
-def test_the_recipes_differ_in_their_models_alone_and_these_are_of_one_size() -> None:
+def test_the_recipes_differ_in_their_models_and_steps_alone_and_have_one_size_and_number_of_tokens() -> None:
     recipes = [load_recipe(ROOT / "configs" / f"{name}.yaml") for name in SHELF]
     assert len(recipes) == 10
-    assert all((recipe.task, recipe.training) == (recipes[0].task, recipes[0].training) for recipe in recipes)
+    others = [asdict(recipe.training) for recipe in recipes]
+    assert {training.pop("max_steps") * training.pop("batch_tokens") for training in others} == {3000 * 4096}
+    warmups = {training.pop("warmup_steps") for training in others}
+    assert warmups == {500, 1000}
+    assert all(
+        (recipe.task, other) == (recipes[0].task, others[0]) for recipe, other in zip(recipes, others, strict=True)
+    )
     special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
     models = [AutoModelForSeq2SeqLM.from_config(r.model_config(vocab_size=4000, **special)) for r in recipes]
     sizes = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
