@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from ..cache_names import CACHE
 from ..transformer_layers import SSRU
 from .engine import longest_output
 from .engine_order import LayerNormInOrder, SSRUInOrder, attention_in_order, positions_in_order
@@ -124,7 +125,7 @@ def greedy(model: Any, source: Sequence[int]) -> list[int]:
     for _ in range(longest_output(len(source))):
         last = torch.tensor([[token]])
         step = model(encoder_outputs=encoded, decoder_input_ids=last, past_key_values=cache, use_cache=True)
-        cache, token = step.past_key_values, int(step.logits[0, -1].argmax())
+        cache, token = step[CACHE], int(step.logits[0, -1].argmax())
         if token == config.eos_token_id:
             break
         written.append(token)
