@@ -450,12 +450,17 @@ class SourceAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """``position`` is that of the first query of a row in its target, from 0."""
         targets, length = query.shape[0] // source.mask.shape[0], query.shape[1]
-        scores = None if coverage is None else self.score(query, source.projected_key, coverage)
-        if targets > 1:
-            query = query.unflatten(0, (-1, targets)).flatten(1, 2)  # (B, N * T, H)
-            scores = None if scores is None else scores.unflatten(0, (-1, targets)).flatten(1, 2)  # (B, N, S)
-        if scores is None:
+
+        def beside(rows: Tensor) -> Tensor:
+            """The targets of a source beside each other: (B * N, T, ...) to (B, N * T, ...)."""
+            return rows if targets == 1 else rows.unflatten(0, (-1, targets)).flatten(1, 2)
+
+        if coverage is None:
+            query = beside(query)
             scores = self.score(query, source.projected_key)
+        else:  # every target has its own
+            scores = beside(self.score(query, source.projected_key, coverage))
+            query = beside(query)
         mask, reweight = source.mask.unsqueeze(1), None  # (B, 1, S)
         if self.window is not None:
             steps = torch.arange(position, position + length, device=query.device).repeat(targets)

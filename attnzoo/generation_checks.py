@@ -85,21 +85,21 @@ def check_generation(options: Mapping[str, Any], vocab_size: int, may_never_end:
         for name in names:
             if name in given and not is_right(given[name]):
                 raise ValueError(f"{name} must be {said}, got {reprlib.repr(given[name])}")
-    for name in (*ONE_TOKEN, *SOME_TOKENS, *SUPPRESSED):
-        if name not in given:
-            continue
-        tokens, shown = _tokens(given[name]), reprlib.repr(given[name])
-        is_list = isinstance(given[name], list | tuple)
-        is_wrong = not is_list and not isinstance(given[name], Tensor) if name in SUPPRESSED else not tokens
-        if tokens is None or (is_list and name in ONE_TOKEN) or is_wrong:
-            one, some = "the id of a token", "a list of ids"
-            what = one if name in ONE_TOKEN else some if name in SUPPRESSED else f"{one}, or {some}"
-            raise ValueError(f"{name} must be {what}, got {shown}; leave it out if there is none")
+    for name in given.keys() & SUPPRESSED:
+        if not isinstance(given[name], list | tuple | Tensor) or _tokens(given[name]) is None:
+            raise _wrong_tokens(name, "a list of ids", given[name])
+    for name in given.keys() & {*ONE_TOKEN, *SOME_TOKENS}:
+        tokens = _tokens(given[name])
+        if name in ONE_TOKEN and (not tokens or isinstance(given[name], list | tuple)):
+            raise _wrong_tokens(name, "the id of a token", given[name])
+        if not tokens:
+            raise _wrong_tokens(name, "the id of a token, or a list of ids", given[name])
         if may_never_end and name == "eos_token_id" and tokens == [-1]:
             continue
-        if name not in SUPPRESSED and not all(0 <= token < vocab_size for token in tokens):
+        if not all(0 <= token < vocab_size for token in tokens):
             raise ValueError(
-                f"{name} must be within the vocabulary, 0 to {vocab_size - 1} for vocab_size={vocab_size}, got {shown}"
+                f"{name} must be within the vocabulary, 0 to {vocab_size - 1} for vocab_size={vocab_size}, got "
+                f"{reprlib.repr(given[name])}"
             )
 
 
@@ -108,6 +108,10 @@ def complete(options: Any, config: Any) -> None:
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
         if getattr(options, name, None) is None:
             setattr(options, name, getattr(config, name, None))
+
+
+def _wrong_tokens(name: str, expected: str, value: Any) -> ValueError:
+    return ValueError(f"{name} must be {expected}, got {reprlib.repr(value)}; leave it out if there is none")
 
 
 def _is_count(value: Any) -> bool:

@@ -1,8 +1,9 @@
-"""Read JSON files from untrusted sources. It needs the standard library alone.
+"""Read JSON files from untrusted sources, and compare files. It needs the standard library alone.
 
 It is in every exported folder, next to ``run.py``.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -33,3 +34,9 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if not isinstance(mapping, dict):
         raise ValueError(f"{path} is damaged: it is not a mapping of names to values")
     return mapping
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -60,7 +60,7 @@ def _check_classes(model: Any, labels: Tensor, checks: Checks) -> None:
         return
     is_wrong = is_given & ((labels < 0) | (labels > (num_labels - 1 if is_single else 1)))
 
-    def out_of_range() -> ValueError:
+    def wrong_label() -> ValueError:
         value = labels[is_wrong][0].item()
         if not is_single:
             return ValueError(f"labels of multi-label classification are 0 or 1, got {value}")
@@ -69,7 +69,7 @@ def _check_classes(model: Any, labels: Tensor, checks: Checks) -> None:
             f"{IGNORED} for a row without one"
         )
 
-    checks.add(is_wrong.any(), out_of_range)
+    checks.add(is_wrong.any(), wrong_label)
 
 
 def check_labels(labels: Tensor, inputs: dict[str, Any], prefix: str = "") -> bool:

@@ -149,10 +149,11 @@ def loss_of_texts(
     if penalty is None:
         return loss
     num_labels = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
-    total = (penalty * (num_labels > 0)).sum()
     if config.penalty_reduction == "mean":
-        total = _averaged((penalty * num_labels).sum(), num_items, labels != IGNORED)
-    return loss + config.penalty_coefficient * total
+        of_batch = _averaged((penalty * num_labels).sum(), num_items, labels != IGNORED)
+    else:
+        of_batch = (penalty * (num_labels > 0)).sum()
+    return loss + config.penalty_coefficient * of_batch
 
 
 def refuse_withheld_labels(

@@ -290,8 +290,9 @@ def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None)
             raise ValueError(f"token_type_ids of a sentence pair are 0 or 1, got {token_type_ids[is_other][0].item()}")
         if is_alone.any():
             row = int(is_alone.nonzero()[0])
-            missing = f"row {row} of token_type_ids has no token with {int(first[row].any())}"
-            raise ValueError(f"{missing}: a pair needs two sentences, tokenizer(text, text_pair)")
+            missing = 1 if first[row].any() else 0
+            said = f"row {row} of token_type_ids has no token with {missing}"
+            raise ValueError(f"{said}: a pair needs two sentences, tokenizer(text, text_pair)")
         longest = max(1, int(sentences.sum(dim=1).max()))
     else:  # to read values from a GPU the host would wait
         is_wrong = is_other.any(dim=1) | is_alone

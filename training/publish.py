@@ -25,11 +25,12 @@ from attnzoo.hub import push
 from attnzoo.hub.access import client, require_repo_id
 from attnzoo.hub.folder_contents import contents, printable
 from attnzoo.hub.model_code import code_files
+from attnzoo.json_files import checksum
 from attnzoo.shipped_models import SHIPPED, model_path, named_folder
 
 from .commands.exits import exit_on_user_error
 from .commands.parsers import publish_parser
-from .record import RECORD, read_record, sha256_of
+from .record import RECORD, read_record
 
 ABOUT = "Trained models of attnzoo: attentional RNNs, structured self-attention and small Transformers."
 
@@ -84,7 +85,7 @@ def _tag(record: dict[str, Any]) -> str:
 def _require_same_weights(repo_id: str, folder: Path, record: dict[str, Any]) -> None:
     """Raise a ValueError if the record, or the tag of its version in the repository, is of other weights."""
     weights = folder / "model.safetensors"
-    if not weights.is_file() or sha256_of(weights) != record["sha256"]:
+    if not weights.is_file() or checksum(weights) != record["sha256"]:
         raise ValueError(
             f"{folder / RECORD} is of other weights than those beside it; write it again with `attnzoo release`, or "
             "remove it"

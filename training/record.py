@@ -5,7 +5,6 @@ Cards, tables, the Hub's metadata and the catalogue of the package are written f
 what the files and the known data say. It needs no data.
 """
 
-import hashlib
 import json
 import math
 import shlex
@@ -19,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig
 
 from attnzoo.catalogue import list_models, model_info
-from attnzoo.json_files import read_mapping
+from attnzoo.json_files import checksum, read_mapping
 
 from .architecture import PAPERS, architecture
 from .commands.parsers import shipped_recipes
@@ -187,19 +186,13 @@ def with_files(
         "parameters": parameters,
         "dtype": "/".join(DTYPES.get(dtype, dtype) for dtype in dtypes),
         "bytes": weights.stat().st_size,
-        "sha256": sha256_of(weights),
+        "sha256": checksum(weights),
         "license": license_,
         "commercial": all(of_one is not None and of_one["commercial"] for of_one in allowed),
         "sources": sources,
         "figures": [_measured(figure, run, recipe, record["decodes"]) for figure in record["figures"]],
         "command": f"attnzoo evaluate {shlex.quote(record['name'])}",
     }
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_run(run: dict[str, Any], metrics: list[str]) -> None:

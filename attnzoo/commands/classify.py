@@ -78,7 +78,7 @@ class Classifier:
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
         # Only the config of a self-attentive classifier says how many texts it reads.
         is_of_pairs = getattr(self.model.config, "sentence_pair", None)
-        self.text_counts = {1, 2} if is_of_pairs is None else {1 + is_of_pairs}
+        self.text_counts = {1, 2} if is_of_pairs is None else {2 if is_of_pairs else 1}
 
     def sides(self, sentence: str) -> list[str]:
         """The one or two texts of a line; unknown words give a warning.

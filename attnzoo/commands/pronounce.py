@@ -43,8 +43,8 @@ def main(arguments: list[str]) -> None:
         if options.sentence:
             found = pronouncer(texts, num_beams=options.num_beams)
         else:
-            words = pronouncer.words(texts, n_best=options.n_best, num_beams=options.num_beams)
-            found = [[word] for word in words]
+            one_each = pronouncer.words(texts, n_best=options.n_best, num_beams=options.num_beams)
+            found = [[word] for word in one_each]
         for (number, _), words in zip(window, found, strict=True):
             if options.sentence:
                 print(pronouncer.join(words))

@@ -167,7 +167,7 @@ def _beam_search(
     """
     beams, batch, prompt, penalty = config.num_beams, len(running), running.shape[2], config.length_penalty
     count, ends, device = _candidates(config), _end_tokens(config), running.device
-    fill = int(config.pad_token_id or ends[0]) if ends else -1
+    fill = int(config.pad_token_id or ends[0]) if ends else -1  # as Transformers, which takes an id of 0 for none
     running_scores = torch.zeros(running.shape[:2], device=device)
     running_scores[:, 1:] = NEVER  # all beams of a source start with the same tokens
     ended = running[:, :1].expand(-1, beams, -1)  # (B, K, T), as wide as the longest sequence that has ended

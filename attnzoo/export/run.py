@@ -11,7 +11,6 @@ V vocabulary size.
 """
 
 import argparse
-import hashlib
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -24,11 +23,11 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 if __package__:
-    from ..json_files import read_mapping
+    from ..json_files import checksum, read_mapping
     from .array_search import Generated, OnnxDecoder, beam_search, log_softmax, sample
 else:  # in an exported folder, where the files lie side by side
     from array_search import Generated, OnnxDecoder, beam_search, log_softmax, sample  # type: ignore[no-redef]
-    from json_files import read_mapping  # type: ignore[no-redef]
+    from json_files import checksum, read_mapping  # type: ignore[no-redef]
 
 DETAILS = "export.json"  # the description of the export
 TASKS = ("text-to-text", "continuation", "fill-mask", "classification", "token-classification")
@@ -117,7 +116,9 @@ class OnnxModel:
             TypeError: a text is not a string, or this model does not have an option.
         """
         if isinstance(texts, str):
-            return self([texts], None if pairs is None else [str(pairs)], **options)[0]
+            if not isinstance(pairs, str | None):
+                raise TypeError(f"pairs must be a text, as texts is, got {pairs!r}")
+            return self([texts], None if pairs is None else [pairs], **options)[0]
         texts, run = list(texts), self._generate_texts if self.generates else self._classify_texts
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f"every text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
@@ -389,12 +390,6 @@ class OnnxModel:
     def _json(self, name: str) -> dict[str, Any]:
         path = self.folder / name
         return read_mapping(path) if path.is_file() else {}
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_unchanged(folder: Path, details: dict[str, Any]) -> None:

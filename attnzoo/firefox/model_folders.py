@@ -10,6 +10,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import PreTrainedTokenizerFast
 
+from ..json_files import checksum
 from ..loading import load_trained
 from ..messages import shown, shown_each
 from ..modeling_small_transformer import SmallTransformerForConditionalGeneration
@@ -20,7 +21,7 @@ from .marian_files import write_bin
 from .parameters import to_marian
 from .sentencepiece_file import Kind, SentencePieceFile, write_sentencepiece
 from .sentencepiece_tokenizer import from_tokenizer
-from .students import METADATA, Student, StudentFiles, checksum, naming, read_student
+from .students import METADATA, Student, StudentFiles, naming, read_student
 
 PIECES = "vocab.spm"  # in a folder for Firefox
 LICENCE = {"license": "mpl-2.0"}  # of Mozilla's models, where the files say nothing else

@@ -1,6 +1,5 @@
 """A complete model of Firefox, in a folder or on the Hub: a ``.bin`` or ``.npz`` beside its ``.spm``."""
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -191,12 +190,6 @@ def read_student(files: StudentFiles) -> Student:
         model = to_model(marian, [text for text, *_ in pieces.pieces].index(pieces.eos))
     model.generation_config.max_new_tokens = LONGEST
     return Student(marian, pieces, model, tokenizer)
-
-
-def checksum(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

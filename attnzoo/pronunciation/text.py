@@ -170,7 +170,8 @@ def _append_markup(found: re.Match[str], tokens: list[Token]) -> bool:
         if before and before.parts and not before.space:
             parts = (*before.parts[:-1], f"{before.parts[-1]}'s")
             tokens[-1] = before._replace(text=before.text + found[0], parts=parts)
-        return tokens[-1:] != [before]
+            return True
+        return False
     said = reading_at(found, _number_before(tokens), before.text if before and before.space == " " else "")
     if said:
         tokens.append(Token(found[0], *said))

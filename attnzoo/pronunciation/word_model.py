@@ -78,7 +78,7 @@ class WordModel:
     Args:
         folder: the folder of the model, or its Hub id
         accent_token: the first token of every source, for a model that knows it; of an accent, or of a dictionary
-        is_english: whether ``PHONES_PER_LETTER`` applies
+        limits_phones: whether ``PHONES_PER_LETTER`` applies
         engine: the engine that runs it, see :func:`~attnzoo.pronunciation.engines.load_engine`
         device: the device of an engine of PyTorch
         language: for a model of several languages, see :func:`~attnzoo.languages.dictionaries_of`
@@ -92,7 +92,7 @@ class WordModel:
         self,
         folder: str | Path,
         accent_token: str,
-        is_english: bool,
+        limits_phones: bool,
         engine: EngineName | None,
         device: str,
         language: str | None = None,
@@ -114,7 +114,7 @@ class WordModel:
         self.dictionaries = {} if language is None else dictionaries_of(language, dictionaries)
         self.phones = frozenset(phones).difference(dictionaries)
         self.letters = frozenset(token for token in vocabulary if len(token) == 1)
-        self.is_english = is_english
+        self.limits_phones = limits_phones
         self.has_english_phones = english_set(phones) is not None
         self._respells = self.has_english_phones and self.letters.isdisjoint("çñéèêë")
         self.accent_token = accent_token if accent_token in vocabulary else ""
@@ -189,7 +189,7 @@ class WordModel:
         return (f"{OPEN}{self.dictionaries[script_of(word)]}{CLOSE}" if self.dictionaries else self.accent_token) + word
 
     def _search(self, words: list[str], beams: int) -> list[list[Hypothesis]]:
-        limits = [int(PHONES_PER_LETTER * len(word)) + MORE_PHONES for word in words] if self.is_english else None
+        limits = [int(PHONES_PER_LETTER * len(word)) + MORE_PHONES for word in words] if self.limits_phones else None
         sequences, scores = self.engine.search([self._source(word) for word in words], beams, limits)
         return [
             self._hypotheses(sequences[row : row + beams], scores and scores[row : row + beams])

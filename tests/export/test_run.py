@@ -27,11 +27,11 @@ GENERATING = [
 ]
 
 
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize(("early_stopping", "penalty"), [(True, 0.7), (False, -1), ("never", 0.7)])
 @pytest.mark.parametrize("name", GENERATING)
-def test_beams_are_those_of_generate(name: str, early_stopping: Any, tmp_path: Path) -> None:
+def test_beams_are_those_of_generate(name: str, early_stopping: Any, penalty: float, tmp_path: Path) -> None:
     model = tiny_model(name)
-    model.generation_config.update(num_beams=3, early_stopping=early_stopping, length_penalty=0.7)
+    model.generation_config.update(num_beams=3, early_stopping=early_stopping, length_penalty=penalty)
     found, batch = exported(model, tmp_path / "out"), padded(EVERY_PADDING)
     prompt = batch["input_ids"].shape[1] if found.task == "continuation" else 1
     options = {"num_beams": 3, "max_new_tokens": 9}
@@ -46,7 +46,7 @@ def test_beams_are_those_of_generate(name: str, early_stopping: Any, tmp_path: P
     actual = found.generate(*arrays(batch), n_best=2, **options)
     assert actual.tokens.tolist() == expected.sequences[:, prompt:].tolist()
     lengths = np.array([len(until_end(row)) for row in actual.tokens.tolist()])
-    assert_close(actual.scores / lengths**0.7, expected.sequences_scores, "scores")
+    assert_close(actual.scores / lengths ** float(penalty), expected.sequences_scores, "scores")
     if actual.attention is not None and "encoder_decoder" not in name:
         for row, alignment in enumerate(generation_alignments(expected).numpy()):
             assert_close(actual.attention[row, : lengths[row]], alignment[: lengths[row]], "alignments")
@@ -156,6 +156,8 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
         found([3])
     with refused(ValueError, "max_new_tokens must be at least 1"):
         found("a", max_new_tokens=0)
+    with refused(TypeError, "pairs must be a text, as texts is, got ['b']"):
+        found("a", pairs=["b"])
     with refused(TypeError, "num_beam"):
         found("a", num_beam=2)
     assert found([]) == []

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from attnzoo.training.record import sha256_of
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo import list_models, model_info, model_path
 from attnzoo.export.command import export_folder
+from attnzoo.json_files import checksum
 
 AUTO_CLASSES = {
     "grapheme-to-phoneme": "AutoModelForSeq2SeqLM",
@@ -28,7 +28,7 @@ def test_weights_load_and_read_their_example(name: str) -> None:
     folder = model_path(name)
     model = getattr(transformers, AUTO_CLASSES[known["task"]]).from_pretrained(folder)
     assert sum(parameter.numel() for parameter in model.parameters()) == known["parameters"]
-    assert sha256_of(Path(folder) / "model.safetensors") == known["sha256"]
+    assert checksum(Path(folder) / "model.safetensors") == known["sha256"]
     inputs = AutoTokenizer.from_pretrained(folder)(known["example"], return_tensors="pt")
     if model.config.is_encoder_decoder:
         [ids] = model.generate(**inputs)

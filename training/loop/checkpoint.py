@@ -12,7 +12,6 @@ are not written atomically.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from attnzoo.commands.models import absent, refuse_adapter, require_no_code, require_readable
-from attnzoo.json_files import read_mapping
+from attnzoo.json_files import checksum, read_mapping
 from attnzoo.shipped_models import EXPORT
 
 MANIFEST = "manifest.json"
@@ -131,7 +130,7 @@ def checkpoints(output: Path) -> list[Path]:
 
 def write_manifest(folder: Path) -> None:
     """Write the manifest of a checkpoint: a checksum of every file in it."""
-    checksums = {path.name: _checksum(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
+    checksums = {path.name: checksum(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
     (folder / MANIFEST).write_text(json.dumps(checksums, indent=2) + "\n", encoding="utf-8")
 
 
@@ -150,7 +149,7 @@ def damage(folder: Path) -> str | None:
         if not path.is_file():
             return f"{name} is {'not a file' if path.exists() else 'missing'}"
         try:
-            if _checksum(path) != checksums[name]:
+            if checksum(path) != checksums[name]:
                 return f"{name} has changed since it was written: its checksum differs from the one in {MANIFEST}"
         except OSError as error:
             return f"{name} cannot be read ({error})"
@@ -214,11 +213,6 @@ def require_room(folder: Path, num_bytes: int) -> None:
 def unfinished_path(folder: Path) -> Path:
     """Where :func:`replacing` writes before it renames to ``folder``."""
     return folder.with_name(f".{folder.name}.new")
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _replaced(folder: Path) -> Path:

@@ -79,6 +79,13 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite deletes it, or choose another --output")
     if not (resume or overwrite) and _is_other(own, recipe):
         raise ValueError(f"{output} holds another recipe.yaml; --overwrite replaces it, or choose another --output")
+    _require_own_files(output, overwrite)
+    _require_no_inputs(output, recipe)
+    return newest_sound_checkpoint(output) if resume else None
+
+
+def _require_own_files(output: Path, overwrite: bool) -> None:
+    """Raise a ValueError for a file or a link in the places of a run that no training wrote."""
     files = [file for path in contents(output) for file in (path, *([] if path.is_symlink() else path.rglob("*")))]
     folders = {parent for pattern in RUN for parent in (output / pattern).parents if parent.is_relative_to(output)}
     for folder in sorted(folders - {output}):
@@ -90,6 +97,10 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         is_own = _OWN.fullmatch(name) or (is_link and re.fullmatch(_FOLDER, name))
         if not is_own and (is_link or not file.is_dir()):
             raise ValueError(f"{file} is in the way of this training, and no training wrote it; move it elsewhere")
+
+
+def _require_no_inputs(output: Path, recipe: Recipe) -> None:
+    """Raise a ValueError if a file that the recipe names is a part of the run, which may be deleted."""
     written = [(output / pattern.partition("/")[0]).resolve() for pattern in RUN]
     for key, value in flatten_dict(dataclasses.asdict(recipe)).items():
         for given in value if isinstance(value, list) else [value]:
@@ -99,7 +110,6 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
                 raise ValueError(
                     f"{key}={given} would be deleted: it is a part of the run in {output}; move it elsewhere"
                 )
-    return newest_sound_checkpoint(output) if resume else None
 
 
 def contents(output: Path) -> list[Path]:

@@ -244,7 +244,8 @@ def draw(best: pd.DataFrame, path: Path) -> None:
             }
             label = "tokens of the source" if column == "test_source_length" else "width"
             lines(axis, places, series, xlabel=label, ylabel=f"{task}: accuracy", ylim=(0, 1.02))
-            axis.get_legend() and axis.get_legend().remove()
+            if legend := axis.get_legend():
+                legend.remove()
         row[1].set_xscale("log", base=2)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     drawn.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)

@@ -114,9 +114,8 @@ def hypotheses(folder: Path, task: GraphemeToPhoneme, split: str, num_beams: int
         accent, spelling = accent_and_spelling(word)
         by_accent.setdefault(accent, {})[spelling] = pronunciations
     for accent, words in by_accent.items():
-        model = WordModel(
-            folder, accent, is_english=task.known is not None and task.known.language == "en", engine=None, device="cpu"
-        )
+        is_english = task.known is not None and task.known.language == "en"
+        model = WordModel(folder, accent, limits_phones=is_english, engine=None, device="cpu")
         model.engine.calibration = NONE
         beams = num_beams or model.engine.num_beams
         if beams == 1:

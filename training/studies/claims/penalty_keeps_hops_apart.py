@@ -94,7 +94,7 @@ CLAIM = Claim(
     "on a data set.",
     rule="Holds if the overlap of two hops without the penalty is at least 1.4 times that with it (0.5 in "
     "binary logarithms), and the accuracy with it at least 1.01 times that without. 'Only when the "
-    "claim is about different words, not accuracy' if the first bound alone is met.",
+    "claim is about different words only' if the first bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,
