@@ -23,7 +23,6 @@ class PooledEncoderConfig(ZooConfig):
         classifier_dropout: dropout rate before each of the two layers of the MLP.
         penalty_coefficient: weight of the redundancy penalty in the model's loss.
         penalty_reduction: whether the loss has the "mean" or the "sum" of a batch's penalties.
-        initializer_range: not used by the pooling; the encoder has its own.
 
     Raises:
         StrictDataclassError: a value of the wrong type or out of range.

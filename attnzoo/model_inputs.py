@@ -230,8 +230,11 @@ def naming_long_texts(config: Any, lengths: Iterable[tuple[str, int]]) -> Iterat
         yield
     except (IndexError, RuntimeError, ValueError) as error:
         most = getattr(config, "max_position_embeddings", None)
+        if most is None or getattr(config, "position_embedding", "learned") != "learned":
+            raise  # sinusoids have no last position
+        keeps_two = not isinstance(error, ValueError)  # the models of attnzoo raise ValueErrors
         for name, length in lengths:
-            if most is not None and length > most - 2 * (not isinstance(error, ValueError)):
+            if length > (most - 2 if keeps_two else most):
                 positions = f"{length} tokens, and the model has {most} positions"
                 raise ValueError(f"{name} has {positions} (max_position_embeddings); shorten or split it") from error
         raise

@@ -61,6 +61,6 @@ def scored_search(
     if not has_beams:
         recorded.read_last(sequences)
         return {"sequences": sequences, "scores": torch.cat(recorded.chosen, dim=1).where(is_target, 0.0).sum(dim=1)}
-    scores = found.sequences_scores * is_target.sum(dim=1) ** config.length_penalty
+    scores = found.sequences_scores * is_target.sum(dim=1) ** float(config.length_penalty)
     is_exact = not logits_processor and bool((scores > NEVER / 2).all())  # else there are fewer targets than beams
     return {"sequences": sequences, "scores": scores if is_exact else None}

@@ -66,7 +66,8 @@ def transfer_markup(source: str, target: str, aligner: Callable[[list[str], list
         aligner: returns the links (source word, target word) of two lists of words
 
     Raises:
-        ValueError: the tags of the source are not well formed, or the target has tags.
+        ValueError: the tags of the source are not well formed, or the target has tags; or the aligner gave a link
+            of a word that is not there.
         TypeError: an argument is of another type.
     """
     for name, text in (("source", source), ("target", target)):
@@ -80,7 +81,10 @@ def transfer_markup(source: str, target: str, aligner: Callable[[list[str], list
     units = list(UNIT.finditer(target))
     links: Links = set()
     if words and units:
-        links = {(s, t) for s, t in aligner(words, [html.unescape(unit[0]) for unit in units]) if s < len(words)}
+        links = set(aligner(words, [html.unescape(unit[0]) for unit in units]))
+        if outside := sorted((s, t) for s, t in links if not (0 <= s < len(words) and 0 <= t < len(units))):
+            counts = f"{len(words)} source words and {len(units)} target words"
+            raise ValueError(f"the aligner gave the link {outside[0]} for {counts}; words are counted from 0")
     around_units = _around_target(around, len(units), links)
     used = {element for elements in around_units for element in elements}
     seen: set[Element] = set()

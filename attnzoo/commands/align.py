@@ -39,13 +39,16 @@ def main(arguments: list[str]) -> None:
     model, tokenizer = _aligner(options.model)
     shift: Any = options.shift if options.shift == "paper" else int(options.shift)
     read: dict[str, Any] = {"shift": shift, "layer": options.layer, "head": options.head}
-    development: list[Any] = []
     if options.choose:
         *texts, links_file = options.choose
-        development, given = [[line.split() for line in lines_of(path)] for path in texts], read_links(links_file)
-        require_words(links_file, given, zip(*development, strict=False))  # choose_heads compares the lengths
-        development.append([sure for sure, _ in given])
-        read = _chosen(options.model, choose_heads(model, tokenizer, *development))
+        (sources, targets), given = (
+            [[line.split() for line in lines_of(path)] for path in texts],
+            read_links(links_file),
+        )
+        require_words(links_file, given, zip(sources, targets, strict=False))  # choose_heads compares the lengths
+        links = [sure for sure, _ in given]
+        choice = choose_heads(model, tokenizer, sources, targets, links, batch_size=options.batch_size)
+        read = _chosen(options.model, choice)
     pairs = (
         (source.split(), target.split()) if options.words else (source, target)
         for source, target in read_pairs(options.sources, options.targets)
@@ -53,8 +56,9 @@ def main(arguments: list[str]) -> None:
     if options.reverse:
         other, back = _aligner(options.reverse), dict(read)
         if options.choose:
-            swapped = [{(s, t) for t, s in links} for links in development[2]]
-            back = _chosen(options.reverse, choose_heads(*other, development[1], development[0], swapped))
+            swapped = [{(t, s) for s, t in of_pair} for of_pair in links]
+            choice = choose_heads(*other, targets, sources, swapped, batch_size=options.batch_size)
+            back = _chosen(options.reverse, choice)
         method = options.symmetrise or "grow-diag-final-and"
         size = {"batch_size": options.batch_size}
         both = align_both_ways((model, tokenizer), other, pairs, method, read | size, back | size)

@@ -165,7 +165,7 @@ def beam_search(
         decoder.go_on(rows, tokens)
     lengths = ended_lengths[:, :wanted].ravel()
     tokens, rows = ended[:, :wanted, : lengths.max()].reshape(len(lengths), -1, 2).transpose(2, 0, 1)
-    scores = ended_scores[:, :wanted].ravel() * lengths**length_penalty
+    scores = ended_scores[:, :wanted].ravel() * lengths ** float(length_penalty)
     return Generated(tokens, scores, decoder.attention(rows))
 
 

@@ -6,6 +6,7 @@
 Dimensions: B texts, N outputs of each, S source length, T tokens, K labels, V vocabulary size.
 """
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,9 @@ class OnnxForPipelines(nn.Module):
             options["seed"] = int(torch.randint(2**31, ()))  # torch.manual_seed makes samples repeatable
         for name in ("input_ids", "attention_mask"):
             options[name] = options[name].numpy()
-        try:
-            found = self.onnx.generate(**options)
-        except TypeError as error:
-            raise ValueError(f"{error}: an exported model does not have this option") from error
+        if unknown := options.keys() - inspect.signature(self.onnx.generate).parameters.keys():
+            raise ValueError(f"an exported model does not have the options {', '.join(sorted(unknown))}")
+        found = self.onnx.generate(**options)
         start = torch.full((len(found.tokens), 1), self.config.decoder_start_token_id)
         sequences = torch.cat([start, torch.from_numpy(found.tokens)], dim=1)
         return {"sequences": sequences, "scores": torch.from_numpy(found.scores)} if with_scores else sequences

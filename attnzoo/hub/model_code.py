@@ -73,8 +73,13 @@ def forget_missing_code(folder: Path) -> None:
     entries = read_mapping(path)
 
     def is_there(entry: Any) -> bool:
-        place = entry if isinstance(entry, str) else entry["impl"]  # of a model, or of a pipeline
-        return "--" in place or (folder / f"{place.split('.')[0]}.py").is_file()
+        """Whether the code is there: of a model, of a slow and a fast tokenizer, or of a pipeline."""
+        places = entry["impl"] if isinstance(entry, dict) else entry
+        return all(
+            "--" in place or (folder / f"{place.split('.')[0]}.py").is_file()
+            for place in ([places] if isinstance(places, str) else places)
+            if place is not None
+        )
 
     kept = dict(entries)
     for field in ("auto_map", "custom_pipelines"):

@@ -73,8 +73,12 @@ def plot_alignments(
         raise ValueError(f"every picture needs its attention_weights, source_tokens and target_tokens, {got}")
     if titles is not None and len(titles) != len(attention_weights):
         raise ValueError(f"{len(titles)} titles do not fit {len(attention_weights)} pictures")
+    if columns < 1:
+        raise ValueError(f"columns must be at least 1, got {columns}")
     maps = [torch.as_tensor(weights) for weights in attention_weights]
-    for weights, source, target in zip(maps, source_tokens, target_tokens, strict=True):
+    for number, (weights, source, target) in enumerate(zip(maps, source_tokens, target_tokens, strict=True)):
+        if not len(source) or not len(target):
+            raise ValueError(f"picture {number} has {len(target)} target and {len(source)} source tokens to draw")
         _require_shape("attention weights", tuple(weights.shape), target, source)
     inches = 0.34  # a token, so that its name is legible
     names = [token for tokens in source_tokens for token in tokens]

@@ -118,3 +118,10 @@ def test_a_target_with_tags_is_refused() -> None:
         transfer_markup("a", "<b>x</b>", ONE_TO_ONE)
     with pytest.raises(ValueError, match="target must have no tags"):
         transfer_markup("a", "x <!-- y -->", ONE_TO_ONE)
+
+
+@pytest.mark.parametrize("link", [(1, 7), (2, 0), (-1, 0)])
+def test_a_link_of_a_word_that_is_not_there_is_refused(link: tuple[int, int]) -> None:
+    message = f"the aligner gave the link {link} for 2 source words and 2 target words"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        transfer_markup("A <br>cat", "Eine Katze", lambda source, target: {(0, 0), link})

@@ -219,6 +219,15 @@ def test_pairs_that_cannot_be_aligned_are_refused(
         align(tiny_model("luong-lstm-dot"), word_tokenizer(), sources, targets, **options)
 
 
+def test_a_text_is_never_too_long_for_sinusoids() -> None:
+    """Whatever else is wrong with the call is said."""
+    model = tiny_model("encoder_decoder-post-sinusoidal")
+    text = " ".join(["a"] * (model.config.max_position_embeddings + 1))
+    assert align(model, word_tokenizer(), [text], ["c"])
+    with pytest.raises(ValueError, match="layer must be 0 to 1"):
+        align(model, word_tokenizer(), [text], ["c"], layer=9)
+
+
 # Links, Pharaoh format, AER -------------------------------------------------------------------------------------------
 
 

@@ -104,7 +104,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"num_beams": 1},
     {"num_beams": 3, "n_best": 2, "length_penalty": 2.0},
-    {"num_beams": 3, "length_penalty": -0.5, "early_stopping": True},
+    {"num_beams": 3, "length_penalty": -1, "early_stopping": True},
     {"num_beams": 1, "min_new_tokens": 9, "repetition_penalty": 1.5},
     {"num_beams": 1, "max_new_tokens": 3},
     {"num_beams": 1, "do_sample": True, "temperature": 0.5, "top_k": 2, "n_best": 3},

@@ -25,7 +25,10 @@ def _exported(name: str, auto_class: Any, factory: pytest.TempPathFactory) -> tu
     return source, to_onnx(model, factory.mktemp(name) / "onnx", tokenizer)
 
 
-@pytest.mark.parametrize("options", [{}, {"n_best": 3, "num_beams": 4, "alignments": True}, {"num_beams": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"n_best": 3, "num_beams": 4, "alignments": True}, {"num_beams": 1}],
+)
 def test_words(g2p: tuple[str, Path], options: dict[str, Any]) -> None:
     source, folder = g2p
     found = pipeline("grapheme-to-phoneme", model=OnnxForPipelines(folder), tokenizer=str(folder))(WORDS, **options)
@@ -71,5 +74,7 @@ def test_what_an_export_does_not_have_is_named(g2p: tuple[str, Path]) -> None:
     speak = pipeline("grapheme-to-phoneme", model=OnnxForPipelines(g2p[1]), tokenizer=str(g2p[1]))
     with pytest.raises(ValueError, match="repetition_penalty"):
         speak("castle", repetition_penalty=1.5)
+    with pytest.raises(TypeError, match="'>' not supported"):  # not that there is no such option
+        speak("castle", do_sample=True, num_beams=1, temperature="hot")
     with pytest.raises(FileNotFoundError, match="is not an exported model"):
         OnnxForPipelines(g2p[0])

@@ -62,7 +62,7 @@ def put_the_shards_below(folder: Path) -> None:
 
 
 def name_other_code(folder: Path) -> None:
-    entries = {"model_type": "other", "auto_map": {"AutoConfig": "other.OtherConfig"}}
+    entries = {"model_type": "other", "auto_map": {"AutoTokenizer": ["other.Tokenizer", None]}}
     (folder / "config.json").write_text(json.dumps(entries))
 
 

@@ -92,7 +92,7 @@ def test_a_part_of_the_test_words_is_a_test_set(
     shutil.copytree(run / "best", model)
     recipe = model / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("path: regular.dict", f"path: {dictionary}"))
-    held_out = {row["word"]: row["pronunciations"] for row in GraphemeToPhoneme(str(dictionary), "test").splits["test"]}
+    held_out = {row["word"]: row["pronunciations"] for row in GraphemeToPhoneme(str(dictionary)).splits["test"]}
     lengths = sorted({len(word) for word in held_out})
     monkeypatch.setattr(parts, "LETTERS", lengths[1])
     some = {*sorted(held_out)[:3], "not in the data"}

@@ -117,6 +117,15 @@ def test_scores_by_hand(tmp_path: Path) -> None:
     assert task.measure("test", ["tool", "tools"])["rouge1"] == pytest.approx(100 * (0 + 2 / 3) / 2)  # stems
 
 
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_without_training_texts_no_word_counts_as_new(split: str, tmp_path: Path) -> None:
+    folder = table(tmp_path, train=[("A zork.", "zork tools")])
+    task = Summarization(SummaryData(path=str(folder / "train.csv")), split)
+    scores = task.measure(split, ["zork"])
+    assert scores["rouge1"] == pytest.approx(200 / 3)
+    assert not {"new_words", "num_new_words"} & {*scores, *task.metric_names}
+
+
 def test_baselines_take_what_they_say() -> None:
     text = "Frob, a filter, is the tool for x. It provides y."
     assert summary_baselines.after_verb(text) == "tool for x."

@@ -66,6 +66,10 @@ def test_nothing_to_draw() -> None:
 def test_a_picture_needs_its_own_tokens() -> None:
     with pytest.raises(ValueError, match="got 2, 4 and 2 of them; one picture needs lists of one each"):
         plot_alignments(torch.rand(2, 4), SOURCE, TARGET)
+    with pytest.raises(ValueError, match="picture 1 has 0 target and 4 source tokens"):
+        plot_alignments([torch.rand(2, 4), torch.rand(0, 4)], [SOURCE, SOURCE], [TARGET, []])
+    with pytest.raises(ValueError, match="columns must be at least 1, got 0"):
+        plot_alignments([torch.rand(2, 4)], [SOURCE], [TARGET], columns=0)
 
 
 SOURCE, TARGET = ["The", "$x$", "<s>", "."], ["Das", "Tier"]

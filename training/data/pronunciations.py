@@ -67,8 +67,9 @@ class PronunciationData(Source):
         balance: how many turns the accents get that have fewer training words than the largest: in proportion to their
             number of words to the power of ``balance``. 1 leaves the words as they are; 0 gives all accents as many
             turns. See :func:`.balanced_accents.balanced`. Not for streams.
-        extra_words: a file of more words to train on, such as words with the pronunciations that a model gives them; it
-            is read as ``path`` is. Words of the data and held-out words are left out of it. Not for streams.
+        extra_words: a file of more words to train on, such as words with the pronunciations that a model gives them: a
+            dictionary, or a table with the columns "word" and "pronunciation", in UTF-8. Words of the data and held-out
+            words are left out of it. Not for streams.
     """
 
     word_column: str = "word"

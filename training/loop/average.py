@@ -17,6 +17,7 @@ from transformers import AutoConfig
 import attnzoo
 from attnzoo.commands.parsers import command_parser
 from attnzoo.json_files import read_mapping
+from attnzoo.loading import load_trained
 
 from ..commands.exits import exit_on_user_error
 from .checkpoint import replacing
@@ -74,19 +75,19 @@ def average(folders: list[Path], output: Path) -> None:
 
     Raises:
         ValueError: ``output`` exists; the last checkpoint's model is not one of attnzoo's; or the checkpoints have
-            different models, tokenizers or labels.
+            different models, tokenizers or labels, or lack weights.
         OSError: a checkpoint cannot be read, or ``output`` cannot be written.
     """
     if output.exists():
         raise ValueError(f"{output} exists; choose another --output")
-    (architecture,) = AutoConfig.from_pretrained(folders[-1], trust_remote_code=False).architectures
-    model_class = getattr(attnzoo, architecture, None)
+    architectures = AutoConfig.from_pretrained(folders[-1], trust_remote_code=False).architectures or [""]
+    model_class = getattr(attnzoo, architectures[0], None)
     if model_class is None:
-        raise ValueError(f"{folders[-1]} has a model of class {architecture}, which is not one of attnzoo's")
-    mean = model_class.from_pretrained(folders[-1], dtype=torch.float64)
+        raise ValueError(f"{folders[-1]} has a model of class {architectures[0]!r}, which is not one of attnzoo's")
+    mean = load_trained(model_class, folders[-1]).double()
     sums = dict(mean.named_parameters())
     for folder in folders[:-1]:
-        model = model_class.from_pretrained(folder, dtype=torch.float64)
+        model = load_trained(model_class, folder).double()
         weights = dict(model.named_parameters())
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in sums.items()}:
             raise ValueError(f"{folder} and {folders[-1]} are checkpoints of different models")

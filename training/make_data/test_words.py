@@ -29,7 +29,7 @@ def words_of_kind(model: str, kind: str) -> list[tuple[str, str]]:
         ValueError: it is no pronunciation model, or the split has no such word.
         FileNotFoundError: the model, its data or the package ``names`` is not installed.
     """
-    task = make_task(load_recipe(Path(named_folder(model)) / "recipe.yaml"), "test")
+    task = make_task(load_recipe(Path(named_folder(model)) / "recipe.yaml"))
     if not isinstance(task, GraphemeToPhoneme):
         raise ValueError(
             f"{model} is a model of {task.name}, and has no words to pronounce; give a pronunciation model"

@@ -114,7 +114,7 @@ def speed(model: Any, tokenizer: Any, texts: list[str]) -> float:
     for _ in range(ROUNDS):
         started = time.perf_counter()
         ids = model.generate(**batch, num_beams=1, do_sample=False)
-        rates.append(int((ids != model.config.pad_token_id).sum()) / (time.perf_counter() - started))
+        rates.append(int((ids[:, 1:] != model.config.pad_token_id).sum()) / (time.perf_counter() - started))
     return round(statistics.median(rates), 1)
 
 

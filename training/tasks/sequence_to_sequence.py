@@ -42,7 +42,8 @@ class SequenceToSequence(Task):
 
     def example(self) -> Any:
         """A text of one short line, if there is one."""
-        texts: list[str] = self.splits["test"][:100][self.columns[0]]
+        rows = self.splits.get("test", next(iter(self.splits.values())))
+        texts: list[str] = rows[:100][self.columns[0]]
         return next((text for text in texts if len(text) <= EXAMPLE and "\n" not in text), super().example())
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForSeq2Seq:

@@ -80,6 +80,8 @@ class Summarization(SubwordTask):
 
     def __init__(self, data: SummaryData, only: str | None = None) -> None:
         super().__init__(data, only)
+        if "train" not in self.splits:  # no word is known to be new
+            self.metric_names = {key: name for key, name in self.metric_names.items() if key != "new_words"}
         digests = (
             f"{split} {len(rows):,} rows, SHA-256 {fingerprint(rows['source'], rows['target'])[:16]}"
             for split, rows in self.splits.items()
@@ -111,7 +113,10 @@ class Summarization(SubwordTask):
         return generate_texts(model, tokenizer, rows["source"][:], num_beams, batch_size=64, max_length=longest)
 
     def measure(self, split: str, predictions: list[Any]) -> dict[str, Any]:
-        """ROUGE, and the percentage of new words (see ``metric_note`` of the card)."""
+        """ROUGE; and with a training split the percentage of new words (see ``metric_note`` of the card)."""
+        figures = super().measure(split, predictions)
+        if "train" not in self.splits:
+            return figures
         rows: Rows = self.splits[split]
         found = [
             word in words(prediction)
@@ -119,13 +124,12 @@ class Summarization(SubwordTask):
             for word in sorted((words(target) & words(source)) - self.known_words)
         ]
         share = 100 * sum(found) / len(found) if found else 0.0
-        return super().measure(split, predictions) | {"new_words": share, "num_new_words": len(found)}
+        return figures | {"new_words": share, "num_new_words": len(found)}
 
     @functools.cached_property
     def known_words(self) -> set[str]:
         """The words of all training texts and their summaries."""
-        train = self.splits.get("train", {"source": [], "target": []})
-        return {word for column in self.columns for text in train[column] for word in words(text)}
+        return {word for column in self.columns for text in self.splits["train"][column] for word in words(text)}
 
 
 def words(text: str) -> set[str]:
