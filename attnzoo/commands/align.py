@@ -41,10 +41,8 @@ def main(arguments: list[str]) -> None:
     read: dict[str, Any] = {"shift": shift, "layer": options.layer, "head": options.head}
     if options.choose:
         *texts, links_file = options.choose
-        (sources, targets), given = (
-            [[line.split() for line in lines_of(path)] for path in texts],
-            read_links(links_file),
-        )
+        sources, targets = ([line.split() for line in lines_of(path)] for path in texts)
+        given = read_links(links_file)
         require_words(links_file, given, zip(sources, targets, strict=False))  # choose_heads compares the lengths
         links = [sure for sure, _ in given]
         choice = choose_heads(model, tokenizer, sources, targets, links, batch_size=options.batch_size)

@@ -43,8 +43,7 @@ def main(arguments: list[str]) -> None:
         if options.sentence:
             found = pronouncer(texts, num_beams=options.num_beams)
         else:
-            one_each = pronouncer.words(texts, n_best=options.n_best, num_beams=options.num_beams)
-            found = [[word] for word in one_each]
+            found = [[word] for word in pronouncer.words(texts, n_best=options.n_best, num_beams=options.num_beams)]
         for (number, _), words in zip(window, found, strict=True):
             if options.sentence:
                 print(pronouncer.join(words))

@@ -11,7 +11,6 @@ import torch
 
 from .. import json_files
 from ..generation_checks import check_generation
-from ..json_files import checksum
 from ..library_internals import forward_hooks
 from ..loading import require_finite
 from ..new_folders import new_folder
@@ -94,7 +93,7 @@ def to_onnx(
 
 def write_details(part: Path, details: dict[str, Any], card: str | None) -> None:
     """Write what was exported, and how, with a checksum of every file so far; and the model's own card."""
-    details["sha256"] = {path.name: checksum(path) for path in sorted(part.iterdir())}
+    details["sha256"] = {path.name: json_files.checksum(path) for path in sorted(part.iterdir())}
     (part / run.DETAILS).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
     if card is not None:
         (part / "MODEL_CARD.md").write_text(card, encoding="utf-8")
