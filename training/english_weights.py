@@ -7,14 +7,12 @@ One command for all of docs/pronunciation.md, "How the weights were made". Its s
 2. ``pairs`` and ``translation``: the recipe ``g2p_misaki_as_cmudict``, and its data
 3. ``words.tsv``: words that the dictionary lacks, labelled by ``first``, ``translation`` and n-grams
    (``make_data/more_english_words.py``)
-4. ``second``: the recipe ``g2p_arpabet_more_words``, which starts from ``first`` and learns these words
-5. ``words_again.tsv``: the words, labelled by ``second`` in place of ``first``
-6. ``third``: as ``second``, from ``second``, with these labels, and longer
-7. ``last_71``, ``last_72``, ``last_82``: the recipe ``g2p_arpabet_long_words``, which starts from ``third``, with three
-   seeds, learning rates and dropouts
-8. the mean of some of the last four: they are tried in the order of their WER, and each is kept if the mean with it is
+4. ``more_words``: the recipe ``g2p_arpabet_more_words``, which starts from ``first`` and learns these words
+5. ``last_71``, ``last_72``, ``last_82``: the recipe ``g2p_arpabet_long_words``, which starts from ``more_words``, with
+   three seeds, learning rates and dropouts
+6. the mean of some of the last four: they are tried in the order of their WER, and each is kept if the mean with it is
    not worse (Wortsman et al., 2022, "Model soups", arXiv:2203.05482, section 2, the greedy soup)
-9. the release of this mean, with calibrated confidences
+7. the release of this mean, with calibrated confidences
 
 Every choice is made on the validation split alone; only the release reads the test split. Finished trainings and word
 lists are skipped, and an interrupted training is resumed, so the same command continues. It needs the packages misaki,
@@ -76,18 +74,14 @@ def make(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> None:
         return runs / name / "best"
 
     first = trained("first", "g2p_arpabet")
-    pairs, words, again = (runs / name for name in ("pairs", "words.tsv", "words_again.tsv"))
+    pairs, words = runs / "pairs", runs / "words.tsv"
     if not pairs.exists():
         write_pairs(pairs)
     translation = trained("translation", "g2p_misaki_as_cmudict", f"task.data.path={pairs}")
     if not words.exists():
         write_words(first, translation, words)
-    learning = "g2p_arpabet_more_words", f"task.data.extra_words={words}", f"training.start_from={first}"
-    second = trained("second", *learning, "training.max_steps=4000")
-    if not again.exists():
-        write_words(second, translation, again)
-    learning = "g2p_arpabet_more_words", f"task.data.extra_words={again}", f"training.start_from={second}"
-    candidates = [trained("third", *learning, "training.max_steps=12000")]
+    learning = f"task.data.extra_words={words}", f"training.start_from={first}"
+    candidates = [trained("more_words", "g2p_arpabet_more_words", *learning)]
     start = f"training.start_from={candidates[0]}"
     for seed, rate, dropout in LAST:
         own = f"training.seed={seed}", f"training.learning_rate={rate}", f"model.dropout={dropout}"

@@ -9,10 +9,10 @@ that both dictionaries have. The label of a word is then the hypothesis with the
 
 .. math:: \sum_m w_m \log p_m(y | x)
 
-over three models: an RNN, first that of the recipe ``g2p_arpabet``; the translation, if misaki has the word; and
+over three models: the RNN of the recipe ``g2p_arpabet``; the translation, if misaki has the word; and
 phonetisaurus (Novak et al., 2012, "WFST-Based Grapheme-to-Phoneme Conversion", W12-6208), n-grams of joint letters and
-phonemes. In the first round all three know only training words of the CMU dictionary. Names are labelled without the
-translation. Words by analogy are labelled by rules only. The commands, after ``attnzoo train g2p_arpabet``::
+phonemes. All three know only training words of the CMU dictionary. Names are labelled without the translation. Words by
+analogy are labelled by rules only. The commands, after ``attnzoo train g2p_arpabet``::
 
     python -m attnzoo.training.make_data.more_english_words pairs runs/misaki_and_cmudict
     attnzoo train g2p_misaki_as_cmudict --output runs/misaki_as_cmudict
@@ -22,10 +22,6 @@ translation. Words by analogy are labelled by rules only. The commands, after ``
 Symbols: m is a model, :math:`w_m` its weight in ``WITH_TRANSLATION`` or ``WITHOUT_TRANSLATION``, in the order RNN,
 translation, n-grams. The weights were chosen on the validation split. For a hypothesis that a model has not found, its
 log p is the smallest that this model found, minus ``UNFOUND``.
-
-The recipe ``g2p_arpabet_more_words`` then trains an RNN that reads better than the first. This RNN labels the words
-again, in place of ``runs/g2p_arpabet/best``, and the recipe is trained with the new labels. The RNN of this second
-round has learned the words of the first.
 """
 
 import importlib.util
@@ -80,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     steps = parser.add_subparsers(dest="step", required=True)
     pairs = steps.add_parser("pairs", help="write the data of the recipe g2p_misaki_as_cmudict")
     words = steps.add_parser("words", help="write the words with their labels")
-    words.add_argument("rnn", type=Path, help="a checkpoint folder of g2p_arpabet or g2p_arpabet_more_words")
+    words.add_argument("rnn", type=Path, help="a checkpoint folder of g2p_arpabet")
     words.add_argument("translation", type=Path, help="a checkpoint folder of g2p_misaki_as_cmudict")
     pairs.add_argument("output", type=Path, help="the folder to write, with train.tsv and validation.tsv")
     words.add_argument("output", type=Path, help="the file to write, with the columns word and pronunciation")
