@@ -7,6 +7,9 @@ ZOO ?= runs/zoo
 PYTHONS ?= 3.11 3.12 3.13
 CONSTRAINTS ?= constraints.txt
 
+# The tests start hundreds of processes; without this each would compile every file again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A test that takes longer fails, and where it waited is printed.
 LIMIT := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
@@ -77,12 +80,12 @@ test-slow: $(VENV)/installed
 
 test-hub: $(VENV)/installed
 	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
-	$(BIN)/python -m pytest --numprocesses=logical $(LIMIT) -m hub
+	$(BIN)/python -m pytest --numprocesses=logical $(LIMIT) -m hub tests/hub
 
 # One of its tests installs twice and trains the demo.
 test-wheel: $(VENV)/installed
 	$(call say,Installing the wheels in an empty environment and using them as a user does)
-	$(BIN)/python -m pytest $(subst =600,=1800,$(LIMIT)) -m wheel
+	$(BIN)/python -m pytest $(subst =600,=1800,$(LIMIT)) -m wheel tests/package/test_wheel.py tests/export/test_run.py
 
 # MODELS may name others: folders, or models that come with attnzoo.
 MODELS ?= attentional-rnn-g2p-cmudict
@@ -93,7 +96,7 @@ page: $(VENV)/installed
 # Needs Chromium, for example by apt-get install chromium.
 test-page: $(VENV)/installed
 	$(call say,Using the pages of attention and of pronunciation in headless Chromium)
-	$(BIN)/python -m pytest -m browser
+	$(BIN)/python -m pytest -m browser tests/page tests/viewer
 
 $(VENV)/docs: $(VENV)/installed
 	$(call say,Installing Sphinx and what runs notebooks into $(VENV))

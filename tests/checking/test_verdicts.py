@@ -1,5 +1,8 @@
 """Every fault is found by its name, and right code is not accused: six collections of code."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 import torch
 
@@ -14,7 +17,16 @@ def verdict(make: Make, seed: int = 0) -> attnzoo.checking.Report:
     return attnzoo.check(*arguments, **options)
 
 
-@pytest.mark.parametrize("name", WRONG)
+def cases(names: Iterable[str]) -> list[Any]:
+    """Loops over single numbers take seconds each: but for two, they are among the slow tests."""
+    quick = ("course, Loops: next", "course, Loops: plain")
+    return [
+        pytest.param(name, marks=pytest.mark.slow if ", Loops: " in name and name not in quick else ())
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", cases(WRONG))
 def test_the_fault_is_named_and_nothing_else(name: str) -> None:
     report, found = verdict(WRONG[name].make), WRONG[name]
     assert not report
@@ -23,7 +35,7 @@ def test_the_fault_is_named_and_nothing_else(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", cases(RIGHT))
 def test_right_code_is_not_accused(name: str) -> None:
     report = verdict(RIGHT[name])
     assert report.passed, report

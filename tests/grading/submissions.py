@@ -36,16 +36,28 @@ STRANGE = {
     "    if name.startswith('attnzoo'):\n        sys.modules[name] = None",
     "leaves folders in folders": RIGHT + "\nimport os\nfor _ in range(1500):\n    os.mkdir('x')\n    os.chdir('x')",
 }
-# Source, the problem that is named, and words of its place.
-BROKEN = {
+# Source, the problem that is named, and words of its place: of what ends or blocks the process, and of errors.
+ENDING = {
+    "ends at once": ("import os\nos._exit(0)", "ends_the_process", "with the code 0"),
+    "ends by a signal": ("import os\nos.kill(os.getpid(), 11)", "ends_the_process", "with the code -11"),
+    "a message that is no text": ("raise ValueError('\\udc80 no')", "does_not_load", "ValueError: ? no (line 1)"),
+    "writes a report": (REPORTING + "os._exit(0)", "ends_the_process", "with the code 0"),
+    "closes all files": ("import os\nos.closerange(3, 100)\n" + RIGHT, "ends_the_process", "with the code 1"),
+    "loops for ever": ("while True: pass", "too_slow", "it was ended after"),
+    "ignores the limit": (
+        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
+        "too_slow",
+        "it was ended after",
+    ),
+    "all memory": ("import torch\nx = [torch.ones(2**26) for _ in range(100)]", "too_much_memory", "memory"),
+}
+RAISING = {
     "exits when it is called": (
         RIGHT.replace("scores = self.q", "raise SystemExit(0)\n        scores = self.q"),
         "ends_the_process",
         "exit(0)",
     ),
     "exits when it is imported": ("import sys\nsys.exit(0)", "ends_the_process", "exit(0)"),
-    "ends at once": ("import os\nos._exit(0)", "ends_the_process", "with the code 0"),
-    "ends by a signal": ("import os\nos.kill(os.getpid(), 11)", "ends_the_process", "with the code -11"),
     "no such import": ("import nothing_like_it", "does_not_load", "No module named 'nothing_like_it' (line 1)"),
     "no Python": ("class Attention(:", "does_not_load", "SyntaxError"),
     "no such name": ("x = 1", "does_not_load", "the file has no Attention"),
@@ -64,7 +76,6 @@ BROKEN = {
         "cannot_be_called",
         "no",
     ),
-    "a message that is no text": ("raise ValueError('\\udc80 no')", "does_not_load", "ValueError: ? no (line 1)"),
     "a message that raises": (
         "class Error(Exception):\n    def __str__(self): raise ValueError\nraise Error",
         "does_not_load",
@@ -73,13 +84,4 @@ BROKEN = {
     "a long message": ("raise ValueError('x' * 5_000_000)", "does_not_load", "xxx (line 1)"),
     "interrupts": ("raise KeyboardInterrupt", "does_not_load", "KeyboardInterrupt"),
     "has every name": ("def __getattr__(name): return 5", "cannot_be_called", "got int"),
-    "writes a report": (REPORTING + "os._exit(0)", "ends_the_process", "with the code 0"),
-    "closes all files": ("import os\nos.closerange(3, 100)\n" + RIGHT, "ends_the_process", "with the code 1"),
-    "loops for ever": ("while True: pass", "too_slow", "it was ended after"),
-    "ignores the limit": (
-        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
-        "too_slow",
-        "it was ended after",
-    ),
-    "all memory": ("import torch\nx = [torch.ones(2**26) for _ in range(100)]", "too_much_memory", "memory"),
 }

@@ -37,8 +37,27 @@ def test_weights_load_and_read_their_example(name: str) -> None:
         assert model(**inputs).logits.isfinite().all()
 
 
-# Models that copy words have no export.
-@pytest.mark.parametrize("name", [name for name in list_models() if model_info(name)["task"] != "summarization"])
+# One of each kind of graph; the others, which differ from them in weights alone, with the slow tests.
+FIRST_EXPORTED = {
+    "attentional-rnn-g2p-cmudict",
+    "cho2014-tatoeba-en-de",
+    "luong2015-local-p-tatoeba-en-de",
+    "self-attentive-reviews",
+    "small-transformer-sotu-causal",
+    "small-transformer-sotu-masked",
+    "small-transformer-ssru-tatoeba-en-de",
+    "vaswani2017-tatoeba-en-de",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in FIRST_EXPORTED else pytest.mark.slow)
+        for name in list_models()
+        if model_info(name)["task"] != "summarization"  # models that copy words have no export
+    ],
+)
 def test_the_export_computes_the_same(name: str, tmp_path: Path) -> None:
     certificate = export_folder(str(model_path(name)), tmp_path / "onnx", "onnx", "float32", task=None, check=False)
     counts = ["greedy", "beams"] if "greedy" in certificate else ["predictions"]
