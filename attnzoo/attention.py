@@ -287,52 +287,75 @@ class LocationScore(Score):
 
 
 class LocalWindow(nn.Module):
-    r"""Luong's local attention (Luong et al., 2015, section 3.2): a window around a source position :math:`p_t`.
+    r"""A window of Luong's local attention (Luong et al., 2015, section 3.2) around a source position :math:`p_t`.
 
-    Monotonic (local-m): :math:`p_t = t`. Predictive (local-p), with the Gaussian that makes :math:`p_t` learnable:
+    It holds the integers s with :math:`|s - p_t| \le D`. A subclass computes :math:`p_t`.
 
-    .. math:: p_t = S \cdot \sigma(v_p^\top \tanh(W_p h_t)), \qquad
-              a_t(s) = \mathrm{align}(h_t, \bar h_s) \exp\left(-\frac{(s - p_t)^2}{2 (D/2)^2}\right)
-
-    Symbols: :math:`D` is ``window_size``; :math:`W_p, v_p` are the weights of ``query_proj`` and ``position_proj``;
-    :math:`S` is the number of real tokens of the row, and positions s are ranks among them, from 0, so that padding
-    does not move the window. The window holds the integers s with :math:`|s - p_t| \le D`. The weights of local-p sum
-    to less than 1: the Gaussian comes after the softmax and nothing is normalised again.
-
-    **Differs from the paper**: in local-m, :math:`p_t` stops at the last real token, as in the authors' released
-    code; by the formula alone a target longer than the source would end with empty windows.
-
-    Shape:
-        - query: (B, T, query_size)
-        - positions: (B, S); length: (B,), both from :func:`source_positions`
-        - returns: mask (B, T, S), reweight (B, T, S) or None for local-m
+    Symbols: :math:`D` is ``window_size``. Positions s are ranks among the S real tokens of a row, from 0, so that
+    padding does not move the window.
 
     Raises:
         ValueError: if ``window_size`` is below 1.
     """
 
-    def __init__(self, query_size: int, window_size: int, predictive: bool) -> None:
+    def __init__(self, window_size: int) -> None:
         super().__init__()
         if window_size < 1:
             raise ValueError(f"window_size (D) must be at least 1, got {window_size}")
         self.window_size = window_size
-        self.predictive = predictive
-        if predictive:
-            self.query_proj = nn.Linear(query_size, query_size, bias=False)
-            self.position_proj = nn.Linear(query_size, 1, bias=False)
 
-    def forward(self, query: Tensor, steps: Tensor, positions: Tensor, length: Tensor) -> tuple[Tensor, Tensor | None]:
-        """``steps`` (T,) are the target positions of the queries, from 0."""
-        if self.predictive:
-            logit = self.position_proj(self.query_proj(query).tanh()).squeeze(-1)  # (B, T)
-            relative = logit.to(torch.promote_types(logit.dtype, torch.float32)).sigmoid()
-            aligned_position = length.unsqueeze(-1) * relative  # (B, T)
-        else:
-            aligned_position = torch.minimum(steps, (length - 1).clamp(min=0).unsqueeze(-1))  # (B, T)
-        distance = positions.unsqueeze(1) - aligned_position.unsqueeze(-1)  # (B, T, S)
-        mask = distance.abs() <= self.window_size
+    def around(self, aligned_position: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The window around :math:`p_t` (B, T), as a mask (B, T, S), and the distances :math:`s - p_t` (B, T, S)."""
+        distance = positions.unsqueeze(1) - aligned_position.unsqueeze(-1)
+        return distance.abs() <= self.window_size, distance
+
+
+class MonotonicWindow(LocalWindow):
+    r"""Luong's local-m (Luong et al., 2015, section 3.2): source and target are roughly in step, :math:`p_t = t`.
+
+    **Differs from the paper**: :math:`p_t` stops at the last real token, as in the authors' released code; by the
+    formula alone a target longer than the source would end with empty windows.
+
+    Shape:
+        - query: (B, T, query_size), not read; steps: (T,), the target positions of the queries, from 0
+        - positions: (B, S); length: (B,), both from :func:`source_positions`
+        - returns: mask (B, T, S), None
+    """
+
+    def forward(self, query: Tensor, steps: Tensor, positions: Tensor, length: Tensor) -> tuple[Tensor, None]:
+        aligned_position = torch.minimum(steps, (length - 1).clamp(min=0).unsqueeze(-1))  # (B, T)
+        mask, _ = self.around(aligned_position, positions)
+        return mask, None
+
+
+class PredictiveWindow(LocalWindow):
+    r"""Luong's local-p (Luong et al., 2015, section 3.2, equations 9 and 10): the decoder's state predicts :math:`p_t`.
+
+    The Gaussian gives :math:`p_t` a gradient; the window alone gives none.
+
+    .. math:: p_t = S \cdot \sigma(v_p^\top \tanh(W_p h_t)), \qquad
+              a_t(s) = \mathrm{align}(h_t, \bar h_s) \exp\left(-\frac{(s - p_t)^2}{2 (D/2)^2}\right)
+
+    Symbols: :math:`W_p, v_p` are the weights of ``query_proj`` and ``position_proj``. The weights :math:`a_t` sum to
+    less than 1: the Gaussian comes after the softmax and nothing is normalised again.
+
+    Shape:
+        - query: (B, T, query_size); steps: (T,), not read
+        - positions: (B, S); length: (B,), both from :func:`source_positions`
+        - returns: mask (B, T, S), the Gaussian (B, T, S)
+    """
+
+    def __init__(self, query_size: int, window_size: int) -> None:
+        super().__init__(window_size)
+        self.query_proj = nn.Linear(query_size, query_size, bias=False)
+        self.position_proj = nn.Linear(query_size, 1, bias=False)
+
+    def forward(self, query: Tensor, steps: Tensor, positions: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+        logit = self.position_proj(self.query_proj(query).tanh()).squeeze(-1)  # (B, T)
+        relative = logit.to(torch.promote_types(logit.dtype, torch.float32)).sigmoid()
+        mask, distance = self.around(length.unsqueeze(-1) * relative, positions)
         variance = (self.window_size / 2) ** 2
-        return mask, torch.exp(-distance.square() / (2 * variance)) if self.predictive else None
+        return mask, torch.exp(-distance.square() / (2 * variance))
 
 
 class ScoreSizes(NamedTuple):
@@ -360,8 +383,8 @@ SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
 # linear layers and does not read their weights.
 WINDOWS: dict[str, Callable[[int, int], nn.Module | None]] = {
     "global": lambda query_size, window_size: None,
-    "monotonic": lambda query_size, window_size: LocalWindow(query_size, window_size, predictive=False),
-    "predictive": lambda query_size, window_size: LocalWindow(query_size, window_size, predictive=True),
+    "monotonic": lambda query_size, window_size: MonotonicWindow(window_size),
+    "predictive": lambda query_size, window_size: PredictiveWindow(query_size, window_size),
 }
 
 

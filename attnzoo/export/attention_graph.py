@@ -7,11 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..attention import AdditiveScore, DotScore, GeneralScore, LocationScore, SourceAttention
+from ..attention import (
+    AdditiveScore,
+    DotScore,
+    GeneralScore,
+    LocationScore,
+    MonotonicWindow,
+    PredictiveWindow,
+    SourceAttention,
+)
 from .graph import BOOL, FLOAT, Graph, numbers
 
 LOWEST = np.finfo(np.float32).min
-SCORES = (DotScore, GeneralScore, AdditiveScore, LocationScore)  # those that :meth:`AttentionGraph.scores` computes
+# Those that :meth:`AttentionGraph.scores` and :meth:`AttentionGraph.windows` compute.
+SCORES = (DotScore, GeneralScore, AdditiveScore, LocationScore)
+WINDOWS = (MonotonicWindow, PredictiveWindow)
 
 
 def attend(g: Graph, scores: str, value: str, mask: str | None, reweight: str | None = None) -> tuple[str, str]:
@@ -43,7 +53,7 @@ class Positions(NamedTuple):
 
 
 class AttentionGraph:
-    """:class:`attnzoo.attention.SourceAttention` as a graph, with a score of ``SCORES``."""
+    """:class:`attnzoo.attention.SourceAttention` as a graph, with a score of ``SCORES`` and a window of ``WINDOWS``."""
 
     def __init__(self, attention: SourceAttention) -> None:
         self.score: Any = attention.score
@@ -81,9 +91,9 @@ class AttentionGraph:
         return g.op("MatMul", query, g.op("Transpose", keys, perm=[0, 2, 1]))
 
     def windows(self, g: Graph, query: str, positions: Positions, number: str | None) -> tuple[str, str | None]:
-        """:class:`attnzoo.attention.LocalWindow`: mask (B, T, S), and for local-p the Gaussian."""
+        """The mask (B, T, S) of a window of ``WINDOWS``, and for local-p the Gaussian."""
         window = self.window
-        if window.predictive:
+        if isinstance(window, PredictiveWindow):
             logit = g.linear(g.op("Tanh", g.linear(query, window.query_proj)), window.position_proj)  # (B, T, 1)
             length = g.unsqueeze(g.op("Cast", positions.length, to=FLOAT), 2)  # (B, 1, 1)
             aligned = g.op("Mul", length, g.op("Sigmoid", logit))
@@ -94,7 +104,7 @@ class AttentionGraph:
         ranks = g.op("Cast", g.unsqueeze(positions.ranks, 1), to=FLOAT)
         distance = g.op("Sub", ranks, aligned)  # (B, T, S)
         mask = g.op("LessOrEqual", g.op("Abs", distance), np.float32(window.window_size))
-        if not window.predictive:
+        if not isinstance(window, PredictiveWindow):
             return mask, None
         square = g.op("Mul", distance, distance)
         return mask, g.op("Exp", g.op("Div", square, np.float32(-2 * (window.window_size / 2) ** 2)))

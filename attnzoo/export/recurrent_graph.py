@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from ..attention import LocalWindow
 from ..recurrent_cells import WITH_CELL_STATE, ChoGRU, PaddedLSTM, TorchGRU, TorchRNN, layer_weights
 from ..recurrent_decoder import BahdanauDecoder, ChoDecoder, LuongDecoder, StateBridge, SutskeverDecoder
 from ..recurrent_encoder import RecurrentEncoder
-from .attention_graph import SCORES, AttentionGraph, Positions
+from .attention_graph import SCORES, WINDOWS, AttentionGraph, Positions
 from .generation_graphs import Decoder
 from .graph import FLOAT, INT32, LARGEST_FACTOR, MICROSOFT, SMALL, Graph, numbers, quantise
 
@@ -22,7 +21,7 @@ KNOWN_PARTS: dict[str, tuple[type, ...]] = {
     "wiring": (ChoDecoder, SutskeverDecoder, BahdanauDecoder, LuongDecoder),
     "cell": (ChoGRU, TorchGRU, PaddedLSTM, TorchRNN),
     "score": SCORES,
-    "window": (LocalWindow,),
+    "window": WINDOWS,
 }
 OPERATORS = {"lstm": "LSTM", "gru": "GRU", "cho_gru": "GRU", "rnn": "RNN"}
 # The places of ONNX's gates among torch's: of i f c o as i o f c, of r z h as z r h. Cho's are z r h already.

@@ -14,8 +14,9 @@ from attnzoo.attention import (
     AdditiveScore,
     DotScore,
     GeneralScore,
-    LocalWindow,
     LocationScore,
+    MonotonicWindow,
+    PredictiveWindow,
     additive_score,
     attend,
     dot_score,
@@ -125,12 +126,16 @@ def test_source_positions_are_ranks_among_the_real_tokens() -> None:
         assert [int(positions[row, j]) for j in range(SOURCE) if is_real[j]] == [r for r in ranks if r is not None]
 
 
+def local_window(predictive: bool, window_size: int) -> nn.Module:
+    return PredictiveWindow(QUERY, window_size) if predictive else MonotonicWindow(window_size)
+
+
 @pytest.mark.parametrize("window_size", [1, 2, SOURCE])
 @pytest.mark.parametrize("step", [0, 3])
 @pytest.mark.parametrize("predictive", [False, True], ids=["monotonic", "predictive"])
 def test_a_local_window_equals_the_loop(predictive: bool, step: int, window_size: int) -> None:
     """The window and the Gaussian are tested through the whole attention, since the papers define them together."""
-    window = randomize(LocalWindow(QUERY, window_size, predictive), seed=4)
+    window = randomize(local_window(predictive, window_size), seed=4)
     query = random(BATCH, TARGET, QUERY, seed=1)
     scores, value = random(BATCH, TARGET, SOURCE, seed=2), random(BATCH, SOURCE, VALUE, seed=3)
     mask, reweight = window(query, torch.arange(step, step + TARGET), *source_positions(MASK))
@@ -238,7 +243,7 @@ def test_a_fully_masked_row_has_zero_weights_and_zero_gradients(name: str, windo
     query, key = random(BATCH, TARGET, QUERY, seed=1), random(BATCH, SOURCE, QUERY if name == "dot" else KEY, seed=2)
     positions, length = source_positions(MASK)
     mask, reweight = MASK.unsqueeze(1), None
-    local = randomize(LocalWindow(QUERY, 2, window == "predictive"), seed=4)
+    local = randomize(local_window(window == "predictive", 2), seed=4)
     if window != "global":
         inside, reweight = local(query, torch.arange(TARGET), positions, length)
         mask = mask & inside
@@ -275,7 +280,7 @@ def test_scaled_dot_product_is_torchs() -> None:
     ids=["left", "right", "inside", "everywhere"],
 )
 def test_padding_does_not_move_a_local_window(mask: list[int], predictive: bool, window_size: int) -> None:
-    window = randomize(LocalWindow(QUERY, window_size, predictive), seed=4)
+    window = randomize(local_window(predictive, window_size), seed=4)
     query = random(1, 6, QUERY, seed=1).detach()
     scores = random(1, 6, 4, seed=2).detach()
     real = torch.tensor([mask], dtype=torch.bool)
@@ -338,7 +343,7 @@ def test_dropout_acts_on_the_sum_and_not_on_the_returned_weights() -> None:
 @pytest.mark.parametrize("window_size", [0, -1])
 def test_a_window_of_no_width_is_refused(window_size: int) -> None:
     with pytest.raises(ValueError, match=f"at least 1.*{window_size}"):
-        LocalWindow(4, window_size, predictive=False)
+        MonotonicWindow(window_size)
 
 
 def test_a_dot_score_of_two_widths_is_refused() -> None:
@@ -360,8 +365,8 @@ def test_parameters_are_the_papers_and_no_more() -> None:
         "score_vector": (6,),
     }
     assert shapes(LocationScore(3, 5)) == {"position_key": (5, 3)}
-    assert shapes(LocalWindow(3, 2, predictive=False)) == {}
-    assert shapes(LocalWindow(3, 2, predictive=True)) == {
+    assert shapes(MonotonicWindow(2)) == {}
+    assert shapes(PredictiveWindow(3, 2)) == {
         "query_proj.weight": (3, 3),
         "position_proj.weight": (1, 3),
     }

@@ -12,6 +12,8 @@ from attnzoo.attention import (
     GeneralScore,
     LocalWindow,
     LocationScore,
+    MonotonicWindow,
+    PredictiveWindow,
     attend,
     source_positions,
 )
@@ -98,7 +100,7 @@ def local_weights(window: LocalWindow, query: Tensor, odds: list[float]) -> Tens
 def test_local_m_by_hand() -> None:
     # Odds 1 to 5, D = 1. p_t = 0, 1, 2, ... and the window of t = 2 is {1, 2, 3} with odds 2, 3, 4 of 9. A target of
     # seven words on a source of five: p_t stops at 4, the last token, with the window {3, 4}.
-    weights = local_weights(LocalWindow(2, 1, predictive=False), torch.zeros(1, 7, 2), [1, 2, 3, 4, 5])
+    weights = local_weights(MonotonicWindow(1), torch.zeros(1, 7, 2), [1, 2, 3, 4, 5])
     assert_equal(
         weights,
         tensor(
@@ -117,7 +119,7 @@ def test_local_p_by_hand() -> None:
     # W_p h_t = ln 2, tanh is 3/5, times v_p = (5/3) ln 3 gives ln 3, whose sigmoid is 3 / (3 + 1); S = 6, so
     # p_t = 4.5. D = 4: the window [0.5, 8.5] leaves out token 0. The softmax over odds 1, 1, 2, 2, 4 is 1/10, ..., and
     # the Gaussian has sigma = 2, exp(-(s - 4.5)^2 / 8). The weights keep their sum below 1.
-    window = LocalWindow(1, 4, predictive=True)
+    window = PredictiveWindow(1, 4)
     set_weight(window.query_proj, [[1]])
     set_weight(window.position_proj, [[5 / 3 * LN3]])
     weights = local_weights(window, tensor([LN2]), [7, 1, 1, 2, 2, 4])
