@@ -39,43 +39,55 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = publish_parser()
     options = parser.parse_args(arguments)
-    owner, is_dry_run, one = options.all, options.dry_run, (options.folder, options.repo_id)
-    del options.all, options.dry_run  # the other options are the arguments of push
-    if (None in one) if owner is None else (one != (None, None)):
+    one = options.folder, options.repo_id
+    if (None in one) if options.all is None else (one != (None, None)):
         parser.error("give a folder and a repo_id, or --all OWNER alone")
     disable_progress_bars()
     with exit_on_user_error():
-        models = [one] if owner is None else [(model_path(name), f"{owner}/{name}") for name in SHIPPED]
+        models = [one] if options.all is None else [(model_path(name), f"{options.all}/{name}") for name in SHIPPED]
         for _, repo_id in models:
             require_repo_id(repo_id)
-        for model, options.repo_id in models:
-            options.folder = Path(named_folder(model))
-            _publish(options, is_dry_run)
-        if owner is not None and not is_dry_run:
-            print(f"{_collect(owner, options.private)} lists them")
+        for model, repo_id in models:
+            folder = Path(named_folder(model))
+            _print_contents(folder, repo_id, options)
+            if not options.dry_run:
+                _publish(folder, repo_id, options)
+        if options.all is not None and not options.dry_run:
+            print(f"{_collect(options.all, options.private)} lists them")
 
 
-def _publish(options: Namespace, is_dry_run: bool) -> None:
-    """Send one folder, or show what would be sent of it; ``options`` are the arguments of ``push``."""
-    found = contents(options.folder, options.also)
-    print(f"{options.repo_id} gets {', '.join(map(printable, found.sent))}")
+def _print_contents(folder: Path, repo_id: str, options: Namespace) -> None:
+    """Print what is sent of a folder, and what is not."""
+    found = contents(folder, options.also)
+    print(f"{repo_id} gets {', '.join(map(printable, found.sent))}")
     if options.code:
-        print(f"and the model's code: {', '.join(file.name for file in code_files(options.folder))}")
+        print(f"and the model's code: {', '.join(file.name for file in code_files(folder))}")
     for name, reason in found.kept.items():
         print(f"{printable(name)} is not sent: {reason}")
-    if is_dry_run:
-        return
     sys.stdout.flush()  # the upload may take long
+
+
+def _publish(folder: Path, repo_id: str, options: Namespace) -> None:
+    """Send one folder; on the main branch, the tag of its version too."""
     is_main = options.revision is None and not options.create_pr
-    record = read_record(options.folder) if is_main else None
+    record = read_record(folder) if is_main else None
     if record is not None:
-        _require_same_weights(options.repo_id, options.folder, record)
-    commit = push(**vars(options))
+        _require_same_weights(repo_id, folder, record)
+    commit = push(
+        folder,
+        repo_id,
+        private=options.private,
+        revision=options.revision,
+        create_pr=options.create_pr,
+        code=options.code,
+        also=options.also,
+        message=options.message,
+    )
     if record is not None:
-        client(None).create_tag(options.repo_id, tag=_tag(record), revision=commit.oid, exist_ok=True)
+        client(None).create_tag(repo_id, tag=_tag(record), revision=commit.oid, exist_ok=True)
     if commit.commit_description:
         print(commit.commit_description)
-    print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {options.folder}")
+    print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {folder}")
 
 
 def _tag(record: dict[str, Any]) -> str:

@@ -316,7 +316,7 @@ def _word_in_context(
 
 def straight(word: str) -> str:
     """A word with straight apostrophes, and with hyphens as on a keyboard."""
-    return word.translate(STRAIGHT)
+    return word if word.isascii() else word.translate(STRAIGHT)  # as most of a dictionary's words are
 
 
 def plain(word: str) -> str:
