@@ -80,7 +80,7 @@ test-slow: $(VENV)/installed
 
 test-hub: $(VENV)/installed
 	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
-	$(BIN)/python -m pytest --numprocesses=logical $(LIMIT) -m hub tests/hub
+	$(BIN)/python -m pytest --numprocesses=logical $(LIMIT) -m "hub and not slow" tests/hub
 
 # One of its tests installs twice and trains the demo.
 test-wheel: $(VENV)/installed
