@@ -208,6 +208,11 @@ def bleu(name: str, texts: str) -> float:
     return WHY["models"][name]["bleu"][texts][0]
 
 
+def megabytes(package: str) -> float:
+    """The size of the weights of a package."""
+    return sum(model["bytes"] for model in MODELS.values() if model["package"] == package) / 1e6
+
+
 def widest(texts: str) -> float:
     """The longest side of the intervals of BLEU."""
     intervals = [model["bleu"][texts] for model in WHY["models"].values()]
@@ -352,6 +357,11 @@ SAID: list[tuple[str, str, list[float]]] = [
             stored(f"model_cards/{name}/config.json")["usual_score"]
             for name in (TRANSFORMER, RNN, TO_GERMAN, FROM_GERMAN, TO_FRENCH)
         ],
+    ),
+    *(
+        (page, rf"`attnzoo-{name}`.*? \(N MB", [megabytes(f"attnzoo-{name}")])
+        for page in ("README.md", "docs/getting_started.md")
+        for name in ("models", "shelf")
     ),
     (
         "docs/why_attention.md",
