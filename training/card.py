@@ -112,6 +112,8 @@ def card(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, ru
     is_released = "test" in run
     leads_out = folder.is_absolute() or folder == Path() or ".." in folder.parts
     shown = folder.resolve().name if leads_out else folder.as_posix()  # a card shows no paths of this machine
+    is_packaged = record["package"] is not None  # its name is enough, wherever the card is read
+    place = f'attnzoo.model_path("{record["name"]}")' if is_packaged else json.dumps(shown, ensure_ascii=False)
     columns, rows = _table(record)
     sentence, _ = architecture(AutoConfig.from_pretrained(written, trust_remote_code=False))
     words = record["card"]
@@ -128,8 +130,8 @@ def card(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, ru
         architecture=sentence,
         version=escaped(version),
         install=pip_install("train") if run.get("git_commit") else pip_install_version(version, "train"),
-        evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
-        snippet=words["snippet"].replace("{folder}", json.dumps(shown, ensure_ascii=False)[1:-1]),
+        evaluation=code(record["command"] if is_packaged else f"attnzoo evaluate {shlex.quote(shown)}"),
+        snippet=words["snippet"].replace('"{folder}"', place),
         words=words,
         columns=columns,
         rows=rows,
