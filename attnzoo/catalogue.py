@@ -32,7 +32,7 @@ def list_models(
         pattern: a pattern of names, with ``*`` and ``?``, such as "*g2p*".
         task: the task, such as "translation".
         paper: a paper that the model follows: "luong2015", a part of its authors or title, its address, its number on
-            arXiv, or a name that ``from_paper`` knows.
+            arXiv, or a name that ``from_paper`` knows, which stands for its whole paper.
         language: a code of ISO 639, such as "sv".
         license: the identifier of a licence, such as "MIT"; or "commercial" for all models that may be redistributed
             and sold, or "not-commercial" for all others.

@@ -46,7 +46,7 @@ COLUMNS = ["model", "what it does, on which data, after which paper", "MB", "tes
 LIKENESS: dict[type[AttentionalRNNConfig | SelfAttentiveConfig | SmallTransformerConfig], tuple[str, ...]] = {
     AttentionalRNNConfig: ("wiring", "copy", "coverage", "score", "window", "cell", "input_feeding", "bidirectional"),
     SelfAttentiveConfig: ("sentence_pair", "compare_hops"),
-    SmallTransformerConfig: ("attention_pattern",),
+    SmallTransformerConfig: ("attention_pattern", "decoder_mixer"),
 }
 
 
@@ -161,7 +161,7 @@ def architectures(models: list[dict[str, Any]], root: Path) -> dict[str, dict[st
                 name: [getattr(config, field) == getattr(wanted, field) for field in fields]
                 for name, config in configs.items()
             }
-            nearest = max(alike, key=lambda name: (alike[name], name.startswith(paper)))
+            nearest = max(alike, key=lambda name: (alike[name], name.startswith(paper.partition("-")[0])))
             found[paper] = {"config": config_class.__name__, "model": nearest}
     return found
 

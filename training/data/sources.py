@@ -19,6 +19,7 @@ from datasets.packaged_modules.json.json import JsonConfig
 from huggingface_hub.dataclasses import strict
 
 from .json_files import TRANSLATION, json_stream
+from .known import HUB_ID
 from .row_checks import Rows as Rows
 from .row_checks import checked
 from .text_files import GZIP, TAB, check_header, has_quotes, lines, refuse_misread_rows, refuse_packed
@@ -34,7 +35,6 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
     ".parquet": ("parquet", {}),
 }
 SPLITS = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
-HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 # Other files that a folder of a dataset may have, by the names that the datasets library gives them.
 NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json"}

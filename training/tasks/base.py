@@ -136,11 +136,17 @@ class Task(ABC):
         self.known = find_known(data.path, self.known_data)
         self.name = self.known.name if self.known is not None else Path(data.path).name
         if self.known is None or self.known.read is None:
-            self.splits, split_note = self.divide(self.read(only), only)
+            try:
+                given = self.read(only)
+            except FileNotFoundError as error:
+                if self.known is None or self.known.source is None:
+                    raise
+                raise FileNotFoundError(f"{error}. This is {self.known.name}, {self.known.source}") from error
+            self.splits, split_note = self.divide(given, only)
         else:
             refuse_row_keys(data, "is a package")
             columns = self.known.read(Path(data.path))
-            given: dict[str, Rows] = {split: datasets.Dataset.from_dict(rows) for split, rows in columns.items()}
+            given = {split: datasets.Dataset.from_dict(rows) for split, rows in columns.items()}
             self.splits, split_note = self.divide(given, None)
         if self.known is not None:
             notes = (self.known.source, self.known.split_note or split_note)
