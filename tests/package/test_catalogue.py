@@ -67,6 +67,7 @@ def test_a_question_that_no_model_answers_is_an_error(asked: dict[str, str], mes
     ("name", "hint"),
     [
         ("bahdanau2014", r"AttentionalRNNConfig\.from_paper\('bahdanau2014'\), and the nearest trained model is bah"),
+        ("vaswani2017-base", r"the nearest trained model is vaswani2017-tatoeba-en-de"),
         ("lin2017-snli", r"SelfAttentiveConfig\.from_paper\('lin2017-snli'\), .* is self-attentive-sst2"),
         ("see2017-coverage", "the nearest trained model is see2017-coverage-debian"),
         ("devlin2019", "after this paper there are small-transformer-sotu-masked"),

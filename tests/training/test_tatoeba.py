@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnzoo.training.make_data import tatoeba
-from attnzoo.training.recipe import load_recipe
+from attnzoo.training.recipe import load_recipe, make_task
 from attnzoo.training.studies import why_attention
 from transformers import AutoModelForSeq2SeqLM
 
@@ -109,3 +109,9 @@ def test_the_study_measures_by_length_and_draws(tmp_path: Path, capsys: pytest.C
     assert "| luong2015-local-p |" in capsys.readouterr().out
     with pytest.raises(SystemExit, match=r"has no model \*20\S*-tatoeba-en-de"):
         why_attention.main(["--models", str(tmp_path / "none")])
+
+
+def test_data_that_is_missing_says_how_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"'data/tatoeba_en_de': neither .*make_data\.tatoeba"):
+        make_task(load_recipe("tatoeba_bahdanau2014"))
