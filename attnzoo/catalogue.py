@@ -40,7 +40,7 @@ def list_models(
 
     Raises:
         TypeError: an argument is of another type.
-        ValueError: no model at all has this task, paper, language or licence.
+        ValueError: no model at all has such a name, or this task, paper, language or licence.
     """
     texts = {"pattern": pattern, "task": task, "paper": paper, "language": language, "license": license}
     for key, text in texts.items():
@@ -54,6 +54,8 @@ def list_models(
         "license": (license, {model["name"]: _licenses(model) for model in models}),
     }
     found = [model for model in models if fnmatch.fnmatchcase(model["name"], pattern)]
+    if not found:
+        raise ValueError(f"no model has a name like pattern={pattern!r}; * stands for any letters, as in '*g2p*'")
     for key, (asked, of_model) in values.items():
         if asked is not None:
             known = set().union(*of_model.values())

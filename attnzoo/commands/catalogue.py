@@ -28,6 +28,7 @@ def _print_one(model: dict[str, Any]) -> None:
     """The lines that load a model, after comments that say what it is."""
     sources = [f"{source['name']} ({license_name(source)})" for source in model["sources"]]
     size, where = f"{model['bytes'] / 1e6:.1f} MB", f"version {model['version']}, in the package {model['package']}"
+    where += "".join(f" (version {one['version']}: commit {one['commit'][:7]})" for one in model["earlier"])
     print(f"# {summary(model)}")
     print(f"# 95 % intervals: {', '.join(_intervals(model)) or 'not measured'}")
     print(f"# made from {'; '.join(sources)}")

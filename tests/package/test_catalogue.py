@@ -50,6 +50,7 @@ def test_models_are_found_by_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
+        ({"pattern": "G2P"}, r"no model has a name like pattern='G2P'; .* '\*g2p\*'"),
         ({"task": "g2p"}, "no model has task='g2p'; there are fill-mask, grapheme-to-phoneme"),
         ({"language": "xx"}, "no model has language='xx'; there are aa, acw"),
         ({"license": "GPL-3.0"}, "no model has license='GPL-3.0'; there are Apache-2.0"),
@@ -110,6 +111,8 @@ def test_list_and_info_are_one(capsys: pytest.CaptureFixture[str]) -> None:
         main(["list", "*g2p*", "--task", "translation"])
     main(["list", "--paper", "Bahdanau et al. 2014", "--max-bytes", "8e6", "--task", "translation"])
     assert "de→en" in capsys.readouterr().out
+    main(["list", "sutskever2014-tatoeba-en-de"])
+    assert "version 2, in the package attnzoo-shelf (version 1: commit 5cdd83a)" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no trained model is named 'bahdanau2014'"):
         main(["list", "bahdanau2014"])
 
