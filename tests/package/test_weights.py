@@ -42,7 +42,7 @@ def test_the_snippet_of_its_card_runs_in_any_folder(
     assert len(capsys.readouterr().out) > len("['']\n")
 
 
-# One of each kind of graph; the others, which differ from them in weights alone, with the slow tests.
+# One of each task and decoder; the others with the slow tests. tests/export/test_graphs.py has every score and window.
 FIRST_EXPORTED = {
     "attentional-rnn-g2p-cmudict",
     "cho2014-tatoeba-en-de",
