@@ -132,7 +132,7 @@ def _require_base_on_hub(path: Path, base: Any) -> None:
 
 
 def _stage(folder: Path, names: list[str], staged: Path, repo_id: str) -> Path:
-    """Copy what is to be pushed. A card that loads the model from the folder now loads it from the Hub."""
+    """Copy what is to be pushed. A card that loads the model from the folder, or by its name, now asks the Hub."""
     staged.mkdir()
     for name in names:
         (staged / name).parent.mkdir(exist_ok=True)
@@ -140,10 +140,12 @@ def _stage(folder: Path, names: list[str], staged: Path, repo_id: str) -> Path:
     place = folder.resolve().as_posix()
 
     def ask_the_hub(loading: re.Match[str]) -> str:
-        return f'{loading[1]}"{repo_id}"' if f"{place}/".endswith(f"/{loading[2].strip('/')}/") else loading[0]
+        named = loading["folder"] or loading["name"]
+        return f'{loading[1]}"{repo_id}"' if f"{place}/".endswith(f"/{named.strip('/')}/") else loading[0]
 
     card = staged / "README.md"
-    loading = r'(from_pretrained\(|model=|pipeline\("[^"\n]*", )"([^"\n]+)"'
+    call = r'(from_pretrained\(|model=|pipeline\("[^"\n]*", )'
+    loading = call + r'(?:"(?P<folder>[^"\n]+)"|attnzoo\.model_path\("(?P<name>[^"\n]+)"\))'
     card.write_bytes(re.sub(loading, ask_the_hub, card.read_bytes().decode()).encode())  # lines end as they did
     return staged
 
