@@ -74,7 +74,7 @@ def make(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> None:
         train_once(recipe, make_task(recipe), runs / name)
         return runs / name / "best"
 
-    first = trained("first", "g2p_arpabet")
+    first = trained("first", "g2p_arpabet", "training.max_steps=14000")
     pairs, words = runs / "pairs", runs / "words.tsv"
     if not pairs.exists():
         write_pairs(pairs)
