@@ -3,12 +3,11 @@
 One command for all of docs/pronunciation.md, "How the weights were made". Its steps, each in a folder or file of
 ``--runs``:
 
-1. ``first``: the recipe ``g2p_arpabet``, trained on the CMU dictionary alone
+1. ``first``: 14,000 of the 24,000 steps of the recipe ``g2p_arpabet``, trained on the CMU dictionary alone
 2. ``pairs`` and ``translation``: the recipe ``g2p_misaki_as_cmudict``, and its data
 3. ``words.tsv``: words that the dictionary lacks, labelled by ``first``, ``translation`` and n-grams
    (``make_data/more_english_words.py``)
-4. ``more_words``: a quarter of the recipe ``g2p_arpabet_more_words``, which is long for a CPU; it starts from ``first``
-   and learns these words
+4. ``more_words``: the recipe ``g2p_arpabet_more_words``, which starts from ``first`` and learns these words
 5. ``last_71``, ``last_72``, ``last_82``: the recipe ``g2p_arpabet_long_words``, which starts from ``more_words``, with
    three seeds, learning rates and dropouts
 6. the mean of some of the last four: they are tried in the order of their WER, and each is kept if the mean with it is
@@ -74,7 +73,7 @@ def make(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> None:
         train_once(recipe, make_task(recipe), runs / name)
         return runs / name / "best"
 
-    first = trained("first", "g2p_arpabet")
+    first = trained("first", "g2p_arpabet", "training.max_steps=14000")
     pairs, words = runs / "pairs", runs / "words.tsv"
     if not pairs.exists():
         write_pairs(pairs)
@@ -82,7 +81,7 @@ def make(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> None:
     if not words.exists():
         write_words(first, translation, words)
     learning = f"task.data.extra_words={words}", f"training.start_from={first}"
-    candidates = [trained("more_words", "g2p_arpabet_more_words", *learning, "training.max_steps=4000")]
+    candidates = [trained("more_words", "g2p_arpabet_more_words", *learning)]
     start = f"training.start_from={candidates[0]}"
     for seed, rate, dropout in LAST:
         own = f"training.seed={seed}", f"training.learning_rate={rate}", f"model.dropout={dropout}"
