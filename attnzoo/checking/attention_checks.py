@@ -26,8 +26,6 @@ from .subject import HALF_TOLERANCE
 from .sum_checks import check_sums, sums_to
 from .tracing import normalised_axes
 
-Call = tuple[Tensor, Tensor, Tensor]
-
 
 def check_layer(report: Report, layer: Layer, sizes: Sizes, causal: bool | None, scale: str | float | None) -> None:
     """Check one attention layer and fill the report."""

@@ -235,8 +235,8 @@ def _check_model(report: Report, subject: Subject, kind: str, options: dict[str,
     if kind in ("language_model", "encoder_decoder"):
         if not is_generating:
             report.skip("steps", "to check them, pass start, step, whole and reorder with kind='decoder_step'")
-        elif "dropout_in_eval" in report.names or "future_leaked" in report.names:
-            report.skip("steps", f"cannot be judged until {report.names[0]} is repaired")
+        elif causes := [name for name in report.names if name in ("dropout_in_eval", "future_leaked")]:
+            report.skip("steps", f"cannot be judged until {causes[0]} is repaired")
         else:
             decoder = functions_of_transformers(target, model.vocabulary, model.pad)
             check_steps(report, decoder, decoder.ways("attend"))

@@ -63,21 +63,26 @@ class Model:
         """Whether an argument says where padding is."""
         return self.has("mask") or self.has("memory_mask") or self.has("lengths")
 
+    @property
+    def words(self) -> list[int]:
+        """The ids that are neither that of padding nor among the first, which are often special."""
+        return [number for number in range(min(3, self.vocabulary // 4), self.vocabulary) if number != self.pad]
+
     def draw(self, rows: int, length: int, seed: int = 0) -> Tensor:
         """Ids (B, S) without padding, or vectors (B, S, D)."""
         generator = torch.Generator().manual_seed(seed)
         if not self.vocabulary:
             return torch.randn(rows, length, self.width, generator=generator).to(self.subject.dtype)
-        free = [number for number in range(min(3, self.vocabulary // 4), self.vocabulary) if number != self.pad]
-        return torch.tensor(free)[torch.randint(len(free), (rows, length), generator=generator)]
+        ids = torch.tensor(self.words)
+        return ids[torch.randint(len(ids), (rows, length), generator=generator)]
 
     def another(self, values: Tensor) -> Tensor:
         """Ids or vectors that differ from these at every position."""
         if not self.vocabulary:
             return -values
-        free = [number for number in range(min(3, self.vocabulary // 4), self.vocabulary) if number != self.pad]
-        table = {number: free[(place + 1) % len(free)] for place, number in enumerate(free)}
-        return torch.tensor([[table.get(int(number), free[0]) for number in row] for row in values])
+        words = self.words
+        following = dict(zip(words, [*words[1:], words[0]], strict=True))
+        return torch.tensor([[following.get(int(number), words[0]) for number in row] for row in values])
 
     def padded(self, source: Tensor, real: Tensor, seed: int | None = None) -> Tensor:
         """The source with padding where it is not real: the id of padding, or other content drawn by a seed."""

@@ -40,7 +40,7 @@ def check_beside(report: Report, subject: Subject, paper: str, options: dict[str
     call = call_of(subject, options["call"])
     told: dict[str, str] = options["parameters"] or {}
     best: Comparison | None = None
-    with _drawn(subject, told) as (parameters, zeroed):
+    with _drawn(subject, told) as (parameters, zeroed, kept):
         sizes = options["mask"], options["width"], options["vocab_size"]
         _check_dropout(report, subject, call, next(runs(subject, call, *sizes)))
         seen: list[list[Tensor]] = []  # what was returned before; another layout or mask may make no difference
@@ -62,9 +62,13 @@ def check_beside(report: Report, subject: Subject, paper: str, options: dict[str
     _write(report, best)
     if zeroed:
         report.assumed.append(f"biases, which the paper leaves out, are 0: {', '.join(zeroed)}")
+    kept = [name for name in kept if name not in best.notes]
+    if kept:
+        report.assumed.append(f"numbers, which the paper leaves out, keep their values: {', '.join(kept)}")
     tables = {id(part.weight) for part in subject.parts if isinstance(part, nn.Embedding)}
     known = {name for module in subject.modules for name, part in module.named_parameters() if id(part) in tables}
-    unread = [each.name for each in parameters if each.name not in {*best.notes, *known} and each.values.ndim > 1]
+    read = {*best.notes, *known, *kept}
+    unread = [each.name for each in parameters if each.name not in read and each.values.ndim > 1]
     if unread and best.wrong is None:
         report.assumed.append(f"not a part of what was compared: {', '.join(unread)}")
 
@@ -91,8 +95,11 @@ def _check_dropout(report: Report, subject: Subject, call: Call, run: Run) -> No
 
 
 @contextmanager
-def _drawn(subject: Subject, told: Mapping[str, str]) -> Iterator[tuple[list[Parameter], list[str]]]:
+def _drawn(subject: Subject, told: Mapping[str, str]) -> Iterator[tuple[list[Parameter], list[str], list[str]]]:
     """Give random values to all parameters and zero to biases; restore them afterwards.
+
+    A parameter of one number keeps its value: at the start, a temperature is 1, and the step is the paper's. Yields the
+    parameters that may be the paper's weights, and the names of the biases and of those of one number.
 
     Raises:
         ValueError: ``told`` names a parameter that the module does not have.
@@ -117,18 +124,22 @@ def _drawn(subject: Subject, told: Mapping[str, str]) -> Iterator[tuple[list[Par
     before = {name: parameter.detach().clone() for name, parameter in named.items()}
     generator = torch.Generator().manual_seed(1)
     zeroed: list[str] = []
+    kept: list[str] = []
     try:
         for name, parameter in named.items():
-            values = torch.randn(parameter.shape, generator=generator) / max(1, parameter.shape[-1]) ** 0.5
             if _is_bias(name, parameter) and name not in told:
-                values, zeroed = torch.zeros_like(values), [*zeroed, name]
-            parameter.data.copy_(values)
+                zeroed.append(name)
+                parameter.data.zero_()
+            elif parameter.numel() == 1:
+                kept.append(name)
+            else:
+                parameter.data.copy_(torch.randn(parameter.shape, generator=generator) / parameter.shape[-1] ** 0.5)
         found = [
             Parameter(name, parameter.detach(), gates.get(id(parameter), ()))
             for name, parameter in named.items()
             if name not in zeroed and parameter.ndim in (1, 2)
         ]
-        yield found, zeroed
+        yield found, zeroed, kept
     finally:
         for name, parameter in named.items():
             parameter.data.copy_(before[name])
@@ -136,7 +147,7 @@ def _drawn(subject: Subject, told: Mapping[str, str]) -> Iterator[tuple[list[Par
 
 def _is_bias(name: str, parameter: Tensor) -> bool:
     """Whether it is a vector called ``bias``, ``b``, ``b_z`` or the like."""
-    return name.rpartition(".")[2].lower().startswith("b") and parameter.numel() == max(parameter.shape, default=1)
+    return name.rpartition(".")[2].lower().startswith("b") and parameter.numel() == max(parameter.shape, default=0)
 
 
 def _embedded(subject: Subject, run: Run, told: Mapping[str, str]) -> Tensor | None:

@@ -74,9 +74,11 @@ def _used_weights(checker: LayerChecker, sizes: Sizes) -> Finding | None:
             continue
         sums = values.sum(dim=axis)
         sums = sums[sums != 0]  # a query from which all keys are hidden
-        is_off = len(sums) and float((sums - 1).abs().max()) > max(1e-4, checker.tolerance)
-        if is_off and not _is_divided_later(inside, weights):
-            where = f"the weights of shape {tuple(values.shape)} sum to {float(sums[0]):.4g} over the keys"
+        if not len(sums):
+            continue
+        worst = float(sums[(sums - 1).abs().argmax()])
+        if abs(worst - 1) > max(1e-4, checker.tolerance) and not _is_divided_later(inside, weights):
+            where = f"the weights of shape {tuple(values.shape)} sum to {worst:.4g} over the keys"
             return checker.finding("weights_not_normalised", where, checker.layer.inputs(sizes))
     return None
 

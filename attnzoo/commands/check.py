@@ -9,6 +9,7 @@ from ..grading.formats import AUTOGRADER, OF_SOLUTION, OF_SUBMISSION
 from ..grading.grades import PASSED, grade
 from ..grading.gradescope import write_autograder
 from ..grading.isolation import check_apart
+from .outputs import refuse_overwriting
 from .parsers import check_parser
 
 
@@ -27,6 +28,8 @@ def main(arguments: list[str]) -> None:
     if options.output is not None and (options.output.is_dir() or not options.output.parent.is_dir()):
         raise ValueError(f"--output {str(options.output)!r} must be a file in a folder that exists")
     path = Path(place)
+    if options.output is not None:
+        refuse_overwriting("--output", options.output, path, options.assignment)
     if options.format != "gradescope" and not path.exists():  # Gradescope's students get a result that says it
         raise ValueError(f"there is no file {place}")
     given = {each: getattr(options, each) for each in ("kind", "hints", "seconds", "megabytes")}

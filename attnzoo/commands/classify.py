@@ -16,8 +16,9 @@ from ..viewer.attention_view import view
 from ..viewer.page import save_page
 from ..viewer.pictures import require_page
 from ..viewer.predictions import label_of
-from .lines import Texts, refuse_overwriting
+from .lines import Texts
 from .models import NO_CODE, folder_of
+from .outputs import refuse_overwriting
 from .parsers import classify_parser
 
 BATCH_SIZE = 64

@@ -1,8 +1,6 @@
 """The texts that a command reads, some at a time, and the errors of those that it cannot read."""
 
 import argparse
-import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +9,10 @@ from huggingface_hub.utils import enable_progress_bars, tqdm
 
 from ..encoding import MOST_CHARACTERS, reading_utf8, text_lines, text_of
 from ..messages import shown
+from .outputs import STANDARD_INPUT
 
 PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 WINDOW = 256  # texts that are read, and then printed, at a time: some batches, sorted by length
-STANDARD_INPUT = 0
 
 
 class Texts:
@@ -78,15 +76,6 @@ class Texts:
         if self.errors:
             print(*(f"error: {message}" for message in self.errors), sep="\n", file=sys.stderr)
             sys.exit(1)
-
-
-def refuse_overwriting(option: str, output: Path, *inputs: Path | int | None) -> None:
-    """Raise a ValueError if the file that an option writes is one of these inputs, by another name perhaps."""
-    for given in inputs:
-        with contextlib.suppress(OSError):  # one of them is not there
-            if given is not None and os.path.samefile(output, given):
-                what = "the standard input" if given == STANDARD_INPUT else str(given)
-                raise ValueError(f"{option} {output} would overwrite {what}, which is read; give another file")
 
 
 def require_utf8(texts: list[str], what: str) -> list[str]:

@@ -12,8 +12,9 @@ from ..messages import shown, shown_each
 from ..pronunciation import Pronouncer
 from ..viewer import plot_alignments
 from ..viewer.pictures import require_picture
-from .lines import Texts, refuse_overwriting
+from .lines import Texts
 from .models import folder_of
+from .outputs import refuse_overwriting
 from .parsers import pronounce_parser
 
 PHRASE = 5  # words of a longer one are a text

@@ -117,7 +117,7 @@ def grade(subject: str, report: dict[str, Any], assignment: Assignment) -> Grade
     others = {name: reason for name, reason in reasons.items() if name not in points}
     assumed = report.get("assumed", []) if assignment.hints == "where" else []
     if assignment.hints == "something":
-        tests, others = _together(tests), {}
+        tests, others = (_together(tests) if tests else []), {}
     return Grade(subject, tests, problems, report.get("printed", ""), others, assumed)
 
 

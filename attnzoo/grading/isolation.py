@@ -79,9 +79,12 @@ def check_apart(path: Path, name: str, assignment: Assignment) -> dict[str, Any]
             _end(process)
         for reader in readers:
             reader.join(timeout=5)  # a process that the code started may have left the group, and hold the pipe
-    report = _report(b"".join(reports), token)
+    content = b"".join(reports)
+    report = _report(content, token)
     if report is None:
-        report = {"findings": [ended(process.returncode, too_long, assignment, _seconds_of_core() - before)]}
+        start = float(content.partition(b"\n")[0] or "inf")  # the seconds before the code began, if it did
+        used = _seconds_of_core() - before - start
+        report = {"findings": [ended(process.returncode, too_long, assignment, used)]}
     if sum(map(len, printed)) > MOST_OUTPUT:
         where = f"more than {MOST_OUTPUT // 1_000_000} MB"
         report["findings"].append({"name": "prints_too_much", "property": "runs", "where": where})
@@ -89,7 +92,7 @@ def check_apart(path: Path, name: str, assignment: Assignment) -> dict[str, Any]
 
 
 def ended(code: int, too_long: bool, assignment: Assignment, used: float) -> dict[str, str]:
-    """The finding for a process that ended without a report; ``used`` are its seconds of one core."""
+    """The finding for a process that ended without a report; ``used`` are its code's seconds of one core."""
     seconds = assignment.seconds
     if too_long:
         where = f"it was ended after {4 * seconds} seconds on the clock; it waits, or the machine was too busy"

@@ -1,7 +1,8 @@
 """The process in which a student's code runs: ``python -m attnzoo.grading.student``, with a request at standard input.
 
-It writes a token of the request and the report, as JSON, to the file descriptor that the request names. Whatever ends
-the process before is found by the process that waits for it (:mod:`attnzoo.grading.isolation`).
+To the file descriptor that the request names it writes the seconds of one core that it has taken before the student's
+code begins, and at the end a token of the request and the report, as JSON. Whatever ends the process before is found by
+the process that waits for it (:mod:`attnzoo.grading.isolation`).
 """
 
 import importlib.util
@@ -135,7 +136,7 @@ def main() -> None:
     request, process = json.load(sys.stdin), os.getpid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     channel, token = request.pop("channel"), request.pop("token")
-    report = run(request, lambda: os.write(channel, b"begin\n"))
+    report = run(request, lambda: os.write(channel, f"{time.process_time()}\n".encode()))
     if os.getpid() == process:  # and not one that the code forked
         with suppress(BaseException):  # the code may have closed it
             sys.stdout.flush()

@@ -168,3 +168,41 @@ def test_a_reason_names_no_argument_that_was_not_passed() -> None:
     report = attnzoo.check(Step(), "decoder_step")
     assert "None" not in report.not_checked["scale"]
     assert "scale=None" in attnzoo.check(Step(), "decoder_step", scale=None).not_checked["scale"]
+
+
+class Generating(nn.Module):
+    """A language model with the methods of Transformers that has two faults, of which one hides those of steps."""
+
+    config = generate = get_encoder = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.out = nn.Embedding(20, 6), nn.Linear(6, 20)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.embed(input_ids.clamp_(max=15))
+        return self.out(x + x.mean(dim=1, keepdim=True))
+
+
+def test_the_fault_that_keeps_steps_from_being_judged_is_named() -> None:
+    report = attnzoo.check(Generating(), "language_model")
+    assert report.names == ["input_changed_in_place", "future_leaked"]
+    assert report.not_checked["steps"] == "cannot be judged until future_leaked is repaired"
+
+
+class GrowingWeights(nn.Module):
+    """The weights of the first query sum to one, those of the second to two, and so on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = (self.query(x) @ self.key(x).mT / 8**0.5).softmax(dim=-1)
+        return (weights * torch.arange(1, x.shape[1] + 1)[:, None]) @ self.value(x)
+
+
+def test_the_sum_that_is_not_one_is_told() -> None:
+    report = attnzoo.check(GrowingWeights(), "self_attention")
+    (finding,) = (each for each in report.findings if each.name == "weights_not_normalised")
+    assert f"sum to {finding.inputs['x'].shape[1]} over the keys" in finding.where

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 import attnzoo
 from attnzoo import AttentionalRNNConfig
 from attnzoo.checking.paper_blocks import Grid, Parameter, readings
-from attnzoo.checking.paper_calls import EXACT
 from attnzoo.checking.paper_steps import parts_of_step
 from attnzoo.commands.check import main
 from attnzoo.grading import Assignment
@@ -53,7 +52,6 @@ def test_right_steps_have_the_values_of_the_paper(step: Step) -> None:
     assert {"scores", "alignment"} <= {*report.checked}
     told = step.options.get("call", "").partition("->")[2]
     assert all(name in report.checked for name in ("state", "readout", "logits") if name in told)
-    assert EXACT <= 1e-10
 
 
 @pytest.mark.parametrize("step", FAULTY, ids=name_of)
@@ -117,6 +115,23 @@ def test_parameters_can_be_told() -> None:
     wrong = attnzoo.check(MatrixBahdanau(), **MATRICES, parameters={"W_a": "U_a.T", "U_a": "W_a.T"})
     assert not wrong
     assert wrong.not_checked["scores"].startswith("no parameters have the shapes of v_a, W_a, U_a"), wrong
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_a_parameter_of_one_number_keeps_its_value(shape: tuple[int, ...]) -> None:
+    """The papers have no temperature; while it is 1, the scores are the paper's."""
+    step = nn.Module()
+    step.register_parameter("temperature", nn.Parameter(torch.ones(shape)))
+
+    def attend(query: Tensor, keys: Tensor) -> Any:
+        weights = ((keys @ query.unsqueeze(-1)) / step.temperature).softmax(dim=1)
+        return (weights * keys).sum(dim=1), weights.squeeze(-1)
+
+    report = attnzoo.check(attend, paper="luong2015-global-dot")
+    assert report.passed, report
+    assert "numbers, which the paper leaves out, keep their values: temperature" in report.assumed
+    nn.init.constant_(step.get_parameter("temperature"), 2)
+    assert not attnzoo.check(attend, paper="luong2015-global-dot")
 
 
 def test_matrices_are_read_as_blocks() -> None:

@@ -1,5 +1,13 @@
 """Files that students hand in."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attnzoo.grading import Assignment
+
+Check = Callable[[Path, str, Assignment], dict[str, Any]]  # as check_apart
+
 RIGHT = """
 import math
 from torch import nn
@@ -38,7 +46,6 @@ STRANGE = {
 }
 # Source, the problem that is named, and words of its place: of what ends or blocks the process, and of errors.
 ENDING = {
-    "ends at once": ("import os\nos._exit(0)", "ends_the_process", "with the code 0"),
     "ends by a signal": ("import os\nos.kill(os.getpid(), 11)", "ends_the_process", "with the code -11"),
     "a message that is no text": ("raise ValueError('\\udc80 no')", "does_not_load", "ValueError: ? no (line 1)"),
     "writes a report": (REPORTING + "os._exit(0)", "ends_the_process", "with the code 0"),

@@ -13,11 +13,13 @@ from torch import nn
 import attnzoo
 from attnzoo import cli
 from attnzoo.checking.report import FAULTS, PROPERTIES
+from attnzoo.commands import check
 from attnzoo.grading import Assignment, expect
 from attnzoo.grading.assignment import read_assignment
 from attnzoo.grading.formats import as_gradescope, as_json, as_junit, as_nbgrader, as_otter, as_text
 from attnzoo.grading.grades import Grade, grade
-from tests.grading.submissions import FAULTY, RIGHT
+from attnzoo.grading.student import problem
+from tests.grading.submissions import FAULTY, RIGHT, Check
 
 POINTS = {"padding": 3.0, "scale": 1.0, "batch": 0.5, "future": 2.0}
 
@@ -71,6 +73,12 @@ def test_every_format_tells_what_was_assumed_and_what_was_not_judged(write: Call
     assert ("it is not causal" in told) == (write is not as_gradescope)  # students read that one
     assert "scale 0.25 = 1 / sqrt(16)" in told
     assert write(grade_of(RIGHT, hints="something")).count("not causal") == 0
+
+
+def test_a_file_that_does_not_load_has_no_test_that_passed() -> None:
+    result = grade("Attention", {"findings": [problem("does_not_load", "no Python")]}, Assignment(hints="something"))
+    assert result.tests == []
+    assert not result.passed
 
 
 def test_a_reason_tells_no_fault_that_the_hints_keep_back() -> None:
@@ -127,7 +135,6 @@ def test_a_cell_of_nbgrader_accepts_the_solution_and_not_the_fault() -> None:
 
 
 def test_an_expectation_is_of_the_object_given() -> None:
-    """The report is kept for the next property of the same object, and of no other."""
     right, faulty = module_of(RIGHT), module_of(FAULTY)
     for module in (right, faulty, right):
         if module is right:
@@ -139,6 +146,25 @@ def test_an_expectation_is_of_the_object_given() -> None:
         expect(right, "future", kind="self_attention")
     with pytest.raises(AssertionError, match="not judged: this code has no such property; it has batch"):
         expect(right, "paddings", kind="self_attention")
+
+
+def test_an_expectation_sees_that_a_function_was_repaired() -> None:
+    """Its cell in a notebook was run again, and that of the class was not."""
+    names: dict[str, Any] = {}
+    exec(RIGHT.replace("math.sqrt(x.shape[-1])", "root(x)") + "\nroot = len", names)
+    with pytest.raises(AssertionError, match="scale_wrong"):
+        expect(names["Attention"], "scale", kind="self_attention")
+    names["root"] = lambda x: x.shape[-1] ** 0.5
+    expect(names["Attention"], "scale", kind="self_attention")
+
+
+def test_an_expectation_with_the_least_hints_is_of_its_own_property() -> None:
+    without_scale = module_of(RIGHT.replace(" / math.sqrt(x.shape[-1])", ""))
+    expect(without_scale, "padding", kind="self_attention", hints="something")
+    # Of the second it is not told that the padding cannot be judged until the axis of the softmax is repaired.
+    for module, prop in ((without_scale, "scale"), (module_of(RIGHT.replace("softmax(-1)", "softmax(-2)")), "padding")):
+        with pytest.raises(AssertionError, match=r"^this property does not hold or was not judged$"):
+            expect(module, prop, kind="self_attention", hints="something")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +196,12 @@ def test_a_wrong_assignment_is_an_error_that_names_the_key(content: str, words: 
         read_assignment(path)
 
 
+@pytest.fixture
+def without_process(monkeypatch: pytest.MonkeyPatch, check_here: Check) -> None:
+    monkeypatch.setattr(check, "check_apart", check_here)
+
+
+@pytest.mark.usefixtures("without_process")
 def test_the_command_writes_what_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "attention.py").write_text(FAULTY)
     (tmp_path / "assignment.yaml").write_text("kind: self_attention\npoints: {padding: 2, batch: 1}\n")
@@ -191,6 +223,7 @@ def test_the_command_writes_what_was_asked(tmp_path: Path, capsys: pytest.Captur
     assert "does_not_load" in json.loads((tmp_path / "results.json").read_text())["output"]
 
 
+@pytest.mark.usefixtures("without_process")
 def test_the_command_tells_of_a_solution_what_has_no_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "attention.py").write_text(RIGHT)
     cli.main(["check", f"{tmp_path}/attention.py:Attention", "--kind", "self_attention", "--format", "otter"])

@@ -2,18 +2,16 @@
 
 import json
 import os
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnzoo.grading import Assignment, student
+from attnzoo.grading import Assignment
 from attnzoo.grading.grades import grade
 from attnzoo.grading.isolation import KEPT_OUTPUT, check_apart, ended
-from tests.grading.submissions import ENDING, FAULTY, PRINTING, RAISING, REPORTING, RIGHT, STRANGE
+from tests.grading.submissions import ENDING, FAULTY, PRINTING, RAISING, REPORTING, RIGHT, STRANGE, Check
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the process has limits, which Windows lacks")
 ASSIGNMENT = Assignment("self_attention", seconds=60, points={"padding": 2})
@@ -41,29 +39,11 @@ def test_code_that_ends_or_blocks_its_process_is_a_finding(name: str, tmp_path: 
     assert_is_found(problem, words, report, assignment)
 
 
-@pytest.fixture
-def check_here(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Assignment], dict[str, Any]]:
-    """The check without its process: what an error becomes is the same, and a start of Python takes seconds."""
-    monkeypatch.setattr(student, "limit", lambda *_: None)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setitem(sys.modules, "submission", None)
-
-    def check(path: Path, assignment: Assignment) -> dict[str, Any]:
-        request = {"path": str(path), "name": "Attention", "megabytes": 0, "seconds": 0, "seed": assignment.seed}
-        request |= {each: getattr(assignment, each) for each in ("kind", "arguments", "options", "points")}
-        return student.run(request, begin=lambda: None)
-
-    return check
-
-
 @pytest.mark.parametrize("name", RAISING)
-def test_code_that_raises_is_a_finding(
-    name: str, tmp_path: Path, check_here: Callable[[Path, Assignment], dict[str, Any]]
-) -> None:
+def test_code_that_raises_is_a_finding(name: str, tmp_path: Path, check_here: Check) -> None:
     source, problem, words = RAISING[name]
     assignment = Assignment("self_attention", points={"padding": 2})
-    assert_is_found(problem, words, check_here(written(tmp_path, source), assignment), assignment)
+    assert_is_found(problem, words, check_here(written(tmp_path, source), "Attention", assignment), assignment)
 
 
 @pytest.mark.parametrize(
@@ -80,15 +60,11 @@ def test_code_that_raises_is_a_finding(
     ],
 )
 def test_a_wrong_key_of_the_assignment_is_no_fault_of_the_code(
-    wrong: dict[str, Any],
-    problem: str,
-    words: str,
-    tmp_path: Path,
-    check_here: Callable[[Path, Assignment], dict[str, Any]],
+    wrong: dict[str, Any], problem: str, words: str, tmp_path: Path, check_here: Check
 ) -> None:
     """Right code is named as such, and the text names the key."""
     assignment = Assignment(**{"kind": "self_attention", **wrong})
-    report = check_here(written(tmp_path, RIGHT), assignment)
+    report = check_here(written(tmp_path, RIGHT), "Attention", assignment)
     (text,) = grade("Attention", report, assignment).problems
     assert text.startswith(problem)
     assert words in text
@@ -109,8 +85,8 @@ def test_a_report_that_the_code_writes_gives_no_points(tmp_path: Path) -> None:
     assert [finding["name"] for finding in report["findings"]] == ["scale_missing", "padding_attended"]
 
 
-def test_a_folder_is_a_finding(tmp_path: Path, check_here: Callable[[Path, Assignment], dict[str, Any]]) -> None:
-    (finding,) = check_here(tmp_path, ASSIGNMENT)["findings"]
+def test_a_folder_is_a_finding(tmp_path: Path, check_here: Check) -> None:
+    (finding,) = check_here(tmp_path, "Attention", ASSIGNMENT)["findings"]
     assert finding["name"] == "does_not_load"
     assert "this is a folder; give a file" in finding["where"]
 
@@ -145,6 +121,13 @@ def test_the_limit_that_was_reached_is_named(code: int, too_long: bool, used: fl
     assert words in finding["where"]
 
 
+def test_a_process_that_the_system_ends_early_is_not_called_slow(tmp_path: Path) -> None:
+    """The seconds of the import of torch, before the code begins, are not those of the code."""
+    path = written(tmp_path, "import os\nos.kill(os.getpid(), 9)")
+    (finding,) = check_apart(path, "Attention", Assignment("self_attention", seconds=2))["findings"]
+    assert finding["name"] == "too_much_memory"
+
+
 def test_megabytes_of_output_are_a_finding_beside_the_verdict(tmp_path: Path) -> None:
     report = check_apart(written(tmp_path, PRINTING), "Attention", ASSIGNMENT)
     assert [finding["name"] for finding in report["findings"]] == ["prints_too_much"]
@@ -152,8 +135,8 @@ def test_megabytes_of_output_are_a_finding_beside_the_verdict(tmp_path: Path) ->
     assert grade("Attention", report, ASSIGNMENT).points == 2
 
 
-def test_the_verdict_is_the_same_every_time(tmp_path: Path) -> None:
-    first, second = (check_apart(written(tmp_path, FAULTY), "Attention", ASSIGNMENT) for _ in range(2))
+def test_the_verdict_is_the_same_in_every_process(tmp_path: Path, check_here: Check) -> None:
+    first, second = (check(written(tmp_path, FAULTY), "Attention", ASSIGNMENT) for check in (check_apart, check_here))
     assert json.dumps(first) == json.dumps(second)
     assert [each["name"] for each in first["findings"]] == ["scale_missing", "padding_attended"]
 

@@ -113,7 +113,14 @@ def test_a_line_without_end_is_refused_and_costs_no_other(
 
 @pytest.mark.parametrize("name", ["same.svg", "link.svg", "hard.svg"])
 @pytest.mark.parametrize(
-    "command", ["pronounce --file same.svg --plot NAME", "pronounce a --lexicon same.svg --plot NAME", "classify"]
+    "command",
+    [
+        "pronounce --file same.svg --plot NAME",
+        "pronounce a --lexicon same.svg --plot NAME",
+        "classify",
+        "check same.svg:Attention --output NAME",
+        "check attention.py:Attention --assignment same.svg --output NAME",
+    ],
 )
 def test_no_input_is_overwritten(command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from attnzoo.commands.lines import refuse_overwriting
+from attnzoo.commands.outputs import refuse_overwriting
 from attnzoo.commands.parsers import command_parser
 from attnzoo.pronunciation.lexicons import COLUMNS, full_dictionary, look_up
 
