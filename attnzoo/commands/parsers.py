@@ -251,5 +251,5 @@ def export_parser() -> argparse.ArgumentParser:
     data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
     add_overrides(parser, data)
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
-    parser.add_argument("--examples", type=int, help="texts of the model's test split to score (default: all)")
+    parser.add_argument("--examples", type=int, help="texts to score, evenly from the test split (default: all)")
     return parser

@@ -4,6 +4,7 @@ Dimensions: B texts, S source length, T tokens.
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,10 +64,13 @@ def certify(
 
 
 def faults(certificate: dict[str, Any], weights: str) -> list[str]:
-    """The faults that a certificate shows: other outputs in float32, a figure that changed too much in int8."""
-    found = []
+    """The faults that a certificate shows: values that are not finite, other outputs in float32, a figure that changed
+    too much in int8.
+    """
+    differences = {name: certificate.get(name, 0.0) for name in ("logits", "attention")}
+    found = [f"{name} has values that are not finite" for name, most in differences.items() if not math.isfinite(most)]
     if weights == "float32":
-        if certificate.get("logits", 0) > MAX_DIFFERENCE:
+        if MAX_DIFFERENCE < differences["logits"] < math.inf:
             found.append(f"logits differ by {certificate['logits']:.1e}, more than {MAX_DIFFERENCE:.0e}")
         # CTranslate2's beam search has rules of its own.
         for name in ("greedy", "beams", "predictions") if "logits" in certificate else ("greedy",):
@@ -171,7 +175,8 @@ def _until_end(tokens: list[int], ends: list[int]) -> list[int]:
 
 
 def _difference(actual: np.ndarray, expected: Tensor) -> float:
-    return float(np.abs(actual - expected.numpy()).max(initial=0.0))
+    largest = float(np.abs(actual - expected.numpy()).max(initial=0.0))
+    return math.inf if math.isnan(largest) else largest  # max() of Python, which compares batches, would drop NaN
 
 
 CARD = """\

@@ -66,13 +66,12 @@ class OnnxForPipelines(nn.Module):
         options.pop("return_dict_in_generate", None)
         with_scores = options.pop("custom_generate", None) is not None
         options["n_best"] = options.pop("num_return_sequences", 1)
-        if options.get("do_sample") and options.get("num_beams") == 1:
+        if options.get("do_sample", self.onnx.generation.get("do_sample")) and "seed" not in options:
             options["seed"] = int(torch.randint(2**31, ()))  # torch.manual_seed makes samples repeatable
-        for name in ("input_ids", "attention_mask"):
-            options[name] = options[name].numpy()
+        arrays = {name: options[name].numpy() for name in ("input_ids", "attention_mask") if name in options}
         if unknown := options.keys() - inspect.signature(self.onnx.generate).parameters.keys():
             raise ValueError(f"an exported model does not have the options {', '.join(sorted(unknown))}")
-        found = self.onnx.generate(**options)
+        found = self.onnx.generate(**options | arrays)
         start = torch.full((len(found.tokens), 1), self.config.decoder_start_token_id)
         sequences = torch.cat([start, torch.from_numpy(found.tokens)], dim=1)
         return {"sequences": sequences, "scores": torch.from_numpy(found.scores)} if with_scores else sequences

@@ -262,8 +262,10 @@ class OnnxModel:
 
     def _encode(self, text: Any, pair: str | None) -> Any:
         """The tokens of a text, or of a text and its pair."""
-        if not isinstance(text, str):
-            raise TypeError(f"a text must be a string, got {text!r}")
+        sides = [text] if pair is None else [text, pair]
+        for side in sides:
+            if not isinstance(side, str):
+                raise TypeError(f"a text must be a string, got {side!r}")
         if self.task != "continuation" and not text.strip():
             raise ValueError("a text is empty; leave it out")
         if (pair is not None) != bool(self.config.get("sentence_pair")):
@@ -272,19 +274,21 @@ class OnnxModel:
                 if pair is None
                 else "the model reads texts, not pairs"
             )
+        has = f"{text!r} has" if pair is None else f"{text!r} and {pair!r} have"
         try:
             encoded = self.tokenizer.encode(text, pair)
         except Exception as error:  # tokenizers raises nothing narrower
             normalizer = self.tokenizer.normalizer
-            normalized = text if normalizer is None else normalizer.normalize_str(text)
+            normalized = "".join(sides if normalizer is None else map(normalizer.normalize_str, sides))
             unknown = sorted({letter for letter in normalized if self.tokenizer.token_to_id(letter) is None})
-            raise ValueError(f"{text!r} has characters that this model does not know: {unknown}") from error
+            raise ValueError(f"{has} characters that this model does not know: {unknown}") from error
         ids = encoded.ids
         if not ids:
             raise ValueError(f"{text!r} has no tokens")
         if self.unknown in ids:
-            unknown = [text[slice(*encoded.offsets[place])] for place, token in enumerate(ids) if token == self.unknown]
-            warnings.warn(f"{text!r} has parts that this model does not know: {unknown}", stacklevel=4)
+            places = zip(ids, encoded.sequence_ids, encoded.offsets, strict=True)
+            unknown = [sides[number or 0][slice(*at)] for token, number, at in places if token == self.unknown]
+            warnings.warn(f"{has} parts that this model does not know: {unknown}", stacklevel=4)
         return encoded
 
     def arrays(self, encoded: Sequence[Any]) -> dict[str, np.ndarray]:

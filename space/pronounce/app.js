@@ -46,8 +46,8 @@ function normalised(word, steps) {
     if (step.type === "Lowercase") word = word.toLowerCase();
     else if (step.type === "Strip") word = word.trim();
     else if (step.type === "Replace") {
-      word = word.replace(step.regex === undefined ? step.string : new RegExp(step.regex, "gu"), () => step.content);
-      if (step.regex === undefined) word = word.split(step.string).join(step.content);
+      const pattern = step.regex === undefined ? step.string : new RegExp(step.regex, "gu");
+      word = word.replaceAll(pattern, () => step.content); // a function, since "$" has a meaning in a string
     } else word = word.normalize(step.type); // NFC, NFD, NFKC or NFKD
   }
   return word;
@@ -78,6 +78,7 @@ async function pronounce(word, voice, count) {
   const read = tokens(word, voice);
   const isRefused = !read.letters.length || read.unknown.length || read.isOther || read.letters.length > MAX_LETTERS;
   if (isRefused) return { ...read, best: null };
+  waiting.delete(`beams ${number}`); // the worker gives up an older search
   const mine = ++number;
   const greedy = answer("greedy", mine), beams = count ? answer("beams", mine) : null;
   worker.postMessage({ kind: "pronounce", model: voice.model, number: mine, ids: read.ids, count });
@@ -108,11 +109,14 @@ const element = (tag, text = "", attributes = {}) => {
 
 // One row for each sound; the columns are the letters, and the darker a cell, the more the sound was read from it.
 function drawAlignment({ letters, best, skip }, voice) {
-  const table = byId("alignment"), phones = spoken(best.tokens, voice);
+  byId("alignment-part").hidden = !best.weights[0]; // a model without attention has no weights
+  if (!best.weights[0]) return;
+  const table = byId("alignment"), { phones } = models[voice.model];
+  const sounds = best.tokens.map((id, n) => [phones[id], best.weights[n]]).filter(([phone]) => phone !== undefined);
   const head = element("tr");
   head.append(element("td"), ...letters.map((letter) => element("th", letter, { scope: "col" })));
-  const rows = phones.map((phone, n) => {
-    const row = element("tr"), weights = best.weights[n];
+  const rows = sounds.map(([phone, weights]) => {
+    const row = element("tr");
     row.append(element("th", phone, { scope: "row" }));
     letters.forEach((letter, place) => {
       const percent = Math.round(100 * weights[place + skip]);

@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo import AttentionalRNNForConditionalGeneration, model_path
@@ -51,7 +50,11 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     options.folder.mkdir(parents=True, exist_ok=True)
     (options.folder / "index.html").write_text(built, encoding="utf-8")
-    shutil.copyfile(HERE / "README.md", options.folder / "README.md")
+    card = options.folder / "README.md"
+    if card.exists():
+        print(f"{card}: was there before, and is not replaced")
+    else:
+        shutil.copyfile(HERE / "README.md", card)
     print(f"{options.folder / 'index.html'}: {len(built.encode()):,} bytes")
 
 
@@ -171,18 +174,6 @@ def normaliser(content: Any) -> list[dict[str, Any]]:
     if kind in ("Lowercase", "Strip", "NFC", "NFD", "NFKC", "NFKD"):
         return [{"type": kind}]
     raise ValueError(f"the page does not know the normalizer {kind!r}")
-
-
-def as_stored(model: Any) -> dict[str, np.ndarray]:
-    """The weights that the page computes with."""
-    weights = {}
-    for name, weight in model.state_dict().items():
-        array = numbers(weight)
-        if array.ndim == 2 and array.size >= SMALL:
-            whole, scale = quantise(array)
-            array = whole * scale
-        weights[name] = array
-    return weights
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from attnzoo.training.tasks.sequence_to_sequence import generate_texts
 from datasets import Dataset
 
@@ -112,6 +113,18 @@ def test_model_and_export_are_scored_with_the_length_limit_of_the_task(tmp_path:
     )
 
 
+@pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")  # of numpy
+def test_an_export_whose_logits_are_not_numbers_is_not_written(tmp_path: Path) -> None:
+    model = make_model("transformer-masked", hidden_size=16)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(1e6)  # more than float16 can hold
+    model.save_pretrained(tmp_path / "model")
+    TOKENIZER.save_pretrained(tmp_path / "model")
+    with pytest.raises(SystemExit, match=r"logits has values that are not finite \(nothing was written"):
+        main(["export", str(tmp_path / "model"), str(tmp_path / "out"), "--weights", "float16"])
+    assert not (tmp_path / "out").exists()
+
+
 def test_faults_of_a_certificate() -> None:
     good: dict[str, Any] = {"examples": 9, "greedy": 9, "beams": 9, "logits": 1e-5, "scored": 1000}
     good |= {"scores": {"per": [5.0, 5.2]}, "metrics": {"per": ["PER", " %"]}}
@@ -119,6 +132,8 @@ def test_faults_of_a_certificate() -> None:
     assert len(faults(good | {"logits": 1e-3}, "float32")) == 1
     assert len(faults(good | {"beams": 8}, "float32")) == 1
     assert faults(good | {"beams": 8, "logits": 1.0}, "int8") == []
+    for weights in ("float32", "float16", "int8"):
+        assert faults(good | {"attention": float("inf")}, weights) == ["attention has values that are not finite"]
     changed = "PER is 5.40 % and was 5.00 %, a change of more than 0.3 points"
     assert faults(good | {"scores": {"per": [5.0, 5.4]}}, "int8") == [changed]
     assert faults(good | {"scores": {"per": [5.0, 5.4]}, "scored": 200}, "int8") == []

@@ -129,6 +129,8 @@ def test_classifiers_name_their_labels(tmp_path: Path) -> None:
         found("abc")
     with refused(ValueError, "every text needs its pair", "2 texts and 1 pairs"):
         found(["a", "b"], ["c"])
+    with pytest.warns(UserWarning, match=r"'ab\?' and 'c!d' have parts that this model does not know: \['\?', '!'\]"):
+        found("ab?", "c!d")
 
 
 def test_bad_input_is_named(tmp_path: Path) -> None:

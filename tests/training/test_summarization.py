@@ -204,6 +204,7 @@ def test_no_three_tokens_are_twice_in_a_summary(run: Path, beams: int) -> None:
     assert not is_repeated(custom_generate=search)
 
 
+@pytest.mark.parametrize("run", RECIPES[:1], indirect=True)  # the search is the same for all families
 def test_a_length_penalty_makes_longer_summaries_and_is_released(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

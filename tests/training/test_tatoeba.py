@@ -54,6 +54,12 @@ def test_a_file_of_the_collection_is_divided_by_its_english_sentences(
     (tmp_path / "few.txt").write_text(lines[0], encoding="utf-8")
     with pytest.raises(SystemExit, match="has no pair for the"):
         tatoeba.main([str(tmp_path / "few.txt"), "de", str(tmp_path / "other")])
+    (seen := tmp_path / "seen").mkdir()
+    for split, translation in {"train": "same", "validation": "same", "test": "another"}.items():
+        (seen / f"{split}.tsv").write_text(f"en\tde\n{split}\t{translation}\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="with --unseen has no pair for the validation split"):
+        tatoeba.main([str(seen), "de", str(tmp_path / "other"), "--unseen"])
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_recipes_differ_in_their_models_and_steps_alone_and_have_one_size_and_number_of_tokens() -> None:

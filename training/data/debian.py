@@ -1,8 +1,5 @@
 """The descriptions of Debian's packages, in the folder that ``python -m attnzoo.training.make_data.debian`` writes."""
 
-import hashlib
-from collections.abc import Iterable
-
 from .known import KnownData
 from .licenses import License, Origin
 
@@ -14,14 +11,6 @@ FREE_SOFTWARE = License(
     '"The license of a Debian component may not restrict any party from selling or giving away the software as a '
     'component of an aggregate software distribution containing programs from several different sources."',
 )
-
-
-def fingerprint(descriptions: Iterable[str], synopses: Iterable[str]) -> str:
-    """The SHA-256 of the texts of a split, in hexadecimal: each row's description and synopsis, in their order."""
-    whole = hashlib.sha256()
-    for description, synopsis in zip(descriptions, synopses, strict=True):
-        whole.update(f"{description}\0{synopsis}\0".encode())
-    return whole.hexdigest()
 
 
 DEBIAN = KnownData(

@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -83,6 +83,14 @@ def split_of(text: str, test: int = 10, validation: int = 10) -> str:
     """
     bucket = int(hashlib.sha1(text.encode()).hexdigest(), 16) % 100
     return "test" if bucket < test else "validation" if bucket < test + validation else "train"
+
+
+def fingerprint(*columns: Iterable[str]) -> str:
+    """The SHA-256 of the texts of a split, in hexadecimal, row by row."""
+    whole = hashlib.sha256()
+    for row in zip(*columns, strict=True):
+        whole.update("".join(f"{text}\0" for text in row).encode())
+    return whole.hexdigest()
 
 
 def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:

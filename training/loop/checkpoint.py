@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from transformers import AutoConfig
+
 from attnzoo.commands.models import absent, refuse_adapter, require_no_code, require_readable
 from attnzoo.json_files import checksum, read_mapping
 from attnzoo.shipped_models import EXPORT
@@ -83,6 +85,13 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.save_pretrained(folder)
+
+
+def update_config(folder: Path, **fields: Any) -> None:
+    """Write these fields into the ``config.json`` of a folder."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    config.update(fields)
+    config.save_pretrained(folder)
 
 
 def recover(folder: Path) -> None:

@@ -16,9 +16,8 @@ from pathlib import Path
 import datasets
 
 from ..commands.exits import exit_on_user_error
-from ..data.debian import fingerprint
 from ..data.sources import SourceError
-from ..data.splits import split_of
+from ..data.splits import fingerprint, split_of
 
 LISTS = Path("/var/lib/apt/lists")
 UPDATE = "apt-get update -o Acquire::Languages=en -o Acquire::GzipIndexes=false"

@@ -18,7 +18,6 @@ the pairs of such translations out of the validation and test texts, for a model
 
 import argparse
 import dataclasses
-import hashlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ import datasets
 
 from ..commands.exits import exit_on_user_error
 from ..data.sources import SourceError, read_rows
-from ..data.splits import split_of
+from ..data.splits import fingerprint, split_of
 from ..tasks.translation import TranslationData
 
 SENTENCES, WORDS = 5, 40  # of a text, at most
@@ -54,10 +53,15 @@ def read_pairs(path: Path, language: str) -> dict[str, list[Pair]]:
         for english, other in splits["train"]:
             chosen[split_of(english, test=2, validation=2)].append((english, other))
         splits = chosen
+    require_pairs(splits, str(path))
+    return splits
+
+
+def require_pairs(splits: dict[str, list[Pair]], source: str) -> None:
+    """Raise a SourceError unless every split has a pair; ``source`` is where they are from."""
     for name in TIMES:
         if not splits.get(name):
-            raise SourceError(f"{path} has no pair for the {name} split; give more pairs, or a {name} split")
-    return splits
+            raise SourceError(f"{source} has no pair for the {name} split; give more pairs, or a {name} split")
 
 
 def without_seen_translations(splits: dict[str, list[Pair]]) -> dict[str, list[Pair]]:
@@ -103,14 +107,14 @@ def main(arguments: list[str] | None = None) -> None:
         splits = read_pairs(options.pairs, options.language)
         if options.unseen:
             splits = without_seen_translations(splits)
+            require_pairs(splits, f"{options.pairs} with --unseen")
         options.output.mkdir(parents=True)
         for name, times in TIMES.items():
             texts = list(joined(splits[name], times, random.Random(1)))
             english, other = map(list, zip(*texts, strict=True))
             rows = datasets.Dataset.from_dict({"en": english, options.language: other})
             rows.to_parquet(options.output / f"{name}.parquet")
-            digest = hashlib.sha256("".join(f"{text}\0{translation}\0" for text, translation in texts).encode())
-            print(f"{name}: {len(splits[name]):,} pairs, {len(texts):,} texts, SHA-256 {digest.hexdigest()}")
+            print(f"{name}: {len(splits[name]):,} pairs, {len(texts):,} texts, SHA-256 {fingerprint(english, other)}")
 
 
 if __name__ == "__main__":

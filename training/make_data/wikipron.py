@@ -30,6 +30,7 @@ from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling
 
 from ..commands.exits import exit_on_user_error
 from ..data.sources import SourceError
+from ..data.splits import fingerprint
 from ..tasks.letter_tokenizer import word_normalizer
 
 SCRAPED = Path("data", "scrape", "tsv")
@@ -155,11 +156,10 @@ def main(arguments: list[str] | None = None) -> None:
             datasets.Dataset.from_dict({"word": words, "pronunciation": said}).to_parquet(
                 options.output / f"{split}.parquet"
             )
-            digest = hashlib.sha256("".join(f"{word}\0{one}\0" for word, one in zip(words, said, strict=True)).encode())
             dictionaries, dropped = len({name for name, _, _ in entries}), len(splits[split]) - len(entries)
             print(
                 f"{split}: {dictionaries} dictionaries, {len(entries):,} entries, {dropped} left out, "
-                f"SHA-256 {digest.hexdigest()}"
+                f"SHA-256 {fingerprint(words, said)}"
             )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnzoo.attention import SourceAttention, StructuredSelfAttention, attend
+from attnzoo.attention import PredictiveWindow, SourceAttention, StructuredSelfAttention, attend
 
 Change = Callable[[Tensor], Tensor]
 
@@ -24,7 +24,7 @@ def attention_layer(model: nn.Module) -> SourceAttention | StructuredSelfAttenti
     """The layer whose weights the study replaces.
 
     Raises:
-        ValueError: the model is neither Lin's classifier nor an RNN with attention.
+        ValueError: the model is neither Lin's classifier nor an RNN with attention, or its weights do not sum to 1.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, SourceAttention | StructuredSelfAttention)]
     if len(layers) != 1:
@@ -32,7 +32,13 @@ def attention_layer(model: nn.Module) -> SourceAttention | StructuredSelfAttenti
             f"{type(model).__name__} has {len(layers)} layers of attention that can be replaced; the study is of the "
             "structured self-attentive classifier and of the RNN with attention"
         )
-    return layers[0]
+    (layer,) = layers
+    if isinstance(layer, SourceAttention) and isinstance(layer.window, PredictiveWindow):
+        raise ValueError(
+            "the study replaces weights by others that sum to 1, and the weights of window='predictive' (local-p) do "
+            "not; give a model whose window is 'global' or 'monotonic'"
+        )
+    return layer
 
 
 @contextmanager

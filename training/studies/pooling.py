@@ -76,25 +76,26 @@ def run(name: str, path: str, steps: int, batch_size: int, learning_rate: float,
             model = with_self_attentive_pooling(
                 encoder, 4, pooling=pooling, num_labels=num_labels, penalty_coefficient=0.01
             )
-            arguments = TrainingArguments(
-                tempfile.mkdtemp(),
-                max_steps=steps,
-                per_device_train_batch_size=batch_size,
-                per_device_eval_batch_size=256,
-                learning_rate=learning_rate,
-                warmup_steps=steps // 10,
-                weight_decay=0.01,
-                seed=seed,
-                save_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-                logging_strategy="no",
-            )
-            trainer = Trainer(
-                model, arguments, train_dataset=splits["train"], data_collator=DataCollatorWithPadding(tokenizer)
-            )
-            trainer.train()
-            predicted: Any = trainer.predict(splits["test"])
+            with tempfile.TemporaryDirectory() as folder:
+                arguments = TrainingArguments(
+                    folder,
+                    max_steps=steps,
+                    per_device_train_batch_size=batch_size,
+                    per_device_eval_batch_size=256,
+                    learning_rate=learning_rate,
+                    warmup_steps=steps // 10,
+                    weight_decay=0.01,
+                    seed=seed,
+                    save_strategy="no",
+                    report_to="none",
+                    disable_tqdm=True,
+                    logging_strategy="no",
+                )
+                trainer = Trainer(
+                    model, arguments, train_dataset=splits["train"], data_collator=DataCollatorWithPadding(tokenizer)
+                )
+                trainer.train()
+                predicted: Any = trainer.predict(splits["test"])
             logits = predicted.predictions[0] if isinstance(predicted.predictions, tuple) else predicted.predictions
             hits = torch.as_tensor(logits).argmax(dim=-1) == torch.as_tensor(predicted.label_ids)
             right.setdefault(called, []).append(hits.double())

@@ -103,7 +103,6 @@ MODELS: dict[str, Builder] = {
     "hops (Lin)": LinReader,
     **{f"Transformer, {kind}": transformer(kind) for kind in ("sinusoidal", "learned", "none")},
 }
-WITH_ATTENTION = [name for name in MODELS if not name.startswith(("fixed", "hops"))]
 
 
 class Cell(NamedTuple):

@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 import transformers
-from transformers import AutoConfig
 
 from attnzoo.commands.lines import lines_of
 from attnzoo.commands.parsers import add_overrides, command_parser
 from attnzoo.pipelines import PIPELINES, best_scores_per_token
 
 from ..commands.exits import exit_on_user_error
-from ..loop.checkpoint import require_model
+from ..loop.checkpoint import require_model, update_config
 from ..recipe import checkpoint_recipe, make_task
 from ..tasks import Task
 
@@ -60,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name, texts in sets.items():
             print_share(name, scores_per_token(pipe, texts), usual)
         if options.save:
-            save(longest, usual, options.folder)
+            update_config(options.folder, longest_source=longest, usual_score=usual)
 
 
 def pipeline_of(folder: Path, task: Task) -> Any:
@@ -104,14 +103,7 @@ def measure(folder: Path, task: Task) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         longest, usual, _ = figures(pipeline_of(folder, task), task)
-    save(longest, usual, folder)
-
-
-def save(longest: int, usual: float, folder: Path) -> None:
-    """Write the figures into the ``config.json`` of ``folder``."""
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    config.longest_source, config.usual_score = longest, usual
-    config.save_pretrained(folder)
+    update_config(folder, longest_source=longest, usual_score=usual)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 from sklearn.metrics import log_loss, roc_auc_score
-from transformers import AutoConfig
 
 from attnzoo.commands.parsers import add_overrides, command_parser
 from attnzoo.phone_sets import Phones
@@ -31,7 +30,7 @@ from attnzoo.pronunciation.word_model import WordModel, phones_first
 
 from ..card import describe
 from ..commands.exits import exit_on_user_error
-from ..loop.checkpoint import require_model
+from ..loop.checkpoint import require_model, update_config
 from ..recipe import checkpoint_recipe, make_task
 from ..tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
@@ -82,9 +81,8 @@ def calibrate(folder: Path, task: GraphemeToPhoneme, num_beams: int | None = Non
 
 def save(calibration: Calibration, folder: Path) -> None:
     """Write a calibration into the ``config.json`` of ``folder``."""
-    config = AutoConfig.from_pretrained(folder)
-    config.confidence_temperature, config.confidence_bias = (round(value, 3) for value in calibration)
-    config.save_pretrained(folder)
+    temperature, bias = (round(value, 3) for value in calibration)
+    update_config(folder, confidence_temperature=temperature, confidence_bias=bias)
 
 
 class Heard(NamedTuple):
