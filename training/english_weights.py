@@ -16,7 +16,7 @@ One command for all of docs/pronunciation.md, "How the weights were made". Its s
 
 Every choice is made on the validation split alone; only the release reads the test split. Finished trainings and word
 lists are skipped, and an interrupted training is resumed, so the same command continues. It needs the packages misaki,
-names and phonetisaurus, and about eight hours of two cores (estimated, not measured).
+names and phonetisaurus, and about five hours of one core with AMX (estimated, not measured).
 """
 
 from collections.abc import Sequence

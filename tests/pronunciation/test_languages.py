@@ -191,9 +191,9 @@ OF_WIKTIONARY = {
     "ka": ("გამარჯობა", "ɡamard͡ʒoba"),
     "el": ("καλημέρα", "kalimeɾa"),
     "hi": ("नमस्ते", "nəməst̪eː"),
-    "ko": ("한국", "ha̠nɡuk̚"),
+    "ko": ("한국", "ha̠ːnɡuk̚"),
     "ja": ("ありがとう", "a̠ɾʲiɡa̠to̞ː"),
-    "uk": ("дякую", "dʲɐkʊjʊ"),
+    "uk": ("мова", "mɔʋɐ"),
     "pt-BR": ("obrigado", "obɾiɡadu"),
 }
 
