@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.factory import (
     SEQ2SEQ_HEADS,
     TEXTS,
     TOKENIZER,
-    every_head,
+    TRANSFORMER_HEADS,
     every_kind,
     inputs,
     labelled,
@@ -124,8 +125,12 @@ def test_cudnn_has_its_demands(device: torch.device) -> None:
 # Models ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_training", [True, False], ids=["train", "eval"])
-@every_head
+# Without dropout a Transformer computes the same in training and in evaluation.
+CALLED = [(name, is_training) for name in HEADS for is_training in (True, False)]
+CALLED = [(name, is_training) for name, is_training in CALLED if is_training or name not in TRANSFORMER_HEADS]
+
+
+@pytest.mark.parametrize(("name", "is_training"), CALLED)
 def test_outputs_and_gradients(name: str, is_training: bool, device: torch.device) -> None:
     model = tiny_model(name).train(is_training)
     requests = {"output_attentions": True, "output_hidden_states": True}
@@ -224,20 +229,23 @@ DECODINGS: dict[str, dict[str, Any]] = {
     "beams": {"num_beams": 3, "num_return_sequences": 2},
     "sampled": {"do_sample": True, "num_return_sequences": 2, "top_k": 5},
 }
+LOOPS = {"generate": None, "search": attnzoo.search}
+# Every model by two of them, the chosen ones by all.
 DECODED = [
-    (name, decoding) for name in GENERATING_HEADS for decoding in DECODINGS if decoding != "sampled" or name in CHOSEN
+    (name, loop, decoding)
+    for name, loop, decoding in product(GENERATING_HEADS, LOOPS, DECODINGS)
+    if name in CHOSEN or (loop, decoding) in (("generate", "greedy"), ("search", "beams"))
 ]
 
 
-@pytest.mark.parametrize("custom", [None, attnzoo.search], ids=["generate", "search"])
-@pytest.mark.parametrize(("name", "decoding"), DECODED)
-def test_decoding(name: str, decoding: str, custom: Any, device: torch.device) -> None:
+@pytest.mark.parametrize(("name", "loop", "decoding"), DECODED)
+def test_decoding(name: str, loop: str, decoding: str, device: torch.device) -> None:
     ids, mask = padded_batch([5, 3, 4], side="left" if name in CAUSAL else "right")
 
     def decode(model: Any) -> Tensor:
         torch.manual_seed(0)
         source = moved({"input_ids": ids, "attention_mask": mask}, model.device)
-        return model.generate(**source, max_new_tokens=6, custom_generate=custom, **DECODINGS[decoding])
+        return model.generate(**source, max_new_tokens=6, custom_generate=LOOPS[loop], **DECODINGS[decoding])
 
     on_both(device, tiny_model(name), decode)
 

@@ -287,34 +287,33 @@ def test_a_source_may_have_several_targets(name: str, attention: str | None) -> 
 
 @every_name
 def test_beam_search_equals_brute_force_on_a_tiny_vocabulary(name: str) -> None:
-    length, vocab_size, num_best = 4, 5, 6
-    for seed in (3, 4, 5):
-        model = wide_model(name, seed=seed, vocab_size=vocab_size)
-        source = padded([[1] * 4], seed=seed)
-        source["input_ids"] %= vocab_size
-        new = torch.tensor(list(itertools.product(range(vocab_size), repeat=length)))
-        batch = {key: tensor.expand(len(new), -1) for key, tensor in source.items()}
-        start = torch.full((len(new), 1), BOS) if model.config.is_encoder_decoder else batch["input_ids"]
-        sequences = torch.cat([start, new], dim=1)
-        scores = log_probabilities(model, batch, sequences).tolist()
-        # Sequences that differ after their end only are one.
-        by_tokens = {tuple(new_tokens(model, batch, row)): score for row, score in zip(sequences, scores, strict=True)}
-        # Sequences without an end before their last place, and those that end there or are cut.
-        assert len(by_tokens) == sum((vocab_size - 1) ** n for n in range(length)) + (vocab_size - 1) ** length
-        ranking = sorted(((score, tokens) for tokens, score in by_tokens.items()), reverse=True)[:num_best]
-        result = generate(
-            model,
-            source,
-            max_new_tokens=length,
-            num_beams=128,  # more than there are prefixes: nothing is ever dropped, and beam search is exact
-            num_return_sequences=num_best,
-            length_penalty=0.0,  # the score of a sequence is its log-probability, not divided by its length
-            return_dict_in_generate=True,
-            output_scores=True,
-        )
-        assert [tuple(new_tokens(model, source, row)) for row in result.sequences] == [tokens for _, tokens in ranking]
-        expected = torch.tensor([score for score, _ in ranking])
-        torch.testing.assert_close(result.sequences_scores, expected, rtol=1e-5, atol=1e-5)
+    length, vocab_size, num_best, seed = 4, 5, 6, 3
+    model = wide_model(name, seed=seed, vocab_size=vocab_size)
+    source = padded([[1] * 4], seed=seed)
+    source["input_ids"] %= vocab_size
+    new = torch.tensor(list(itertools.product(range(vocab_size), repeat=length)))
+    batch = {key: tensor.expand(len(new), -1) for key, tensor in source.items()}
+    start = torch.full((len(new), 1), BOS) if model.config.is_encoder_decoder else batch["input_ids"]
+    sequences = torch.cat([start, new], dim=1)
+    scores = log_probabilities(model, batch, sequences).tolist()
+    # Sequences that differ after their end only are one.
+    by_tokens = {tuple(new_tokens(model, batch, row)): score for row, score in zip(sequences, scores, strict=True)}
+    # Sequences without an end before their last place, and those that end there or are cut.
+    assert len(by_tokens) == sum((vocab_size - 1) ** n for n in range(length)) + (vocab_size - 1) ** length
+    ranking = sorted(((score, tokens) for tokens, score in by_tokens.items()), reverse=True)[:num_best]
+    result = generate(
+        model,
+        source,
+        max_new_tokens=length,
+        num_beams=128,  # more than there are prefixes: nothing is ever dropped, and beam search is exact
+        num_return_sequences=num_best,
+        length_penalty=0.0,  # the score of a sequence is its log-probability, not divided by its length
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    assert [tuple(new_tokens(model, source, row)) for row in result.sequences] == [tokens for _, tokens in ranking]
+    expected = torch.tensor([score for score, _ in ranking])
+    torch.testing.assert_close(result.sequences_scores, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_beam_search_finds_more_than_greedy_search() -> None:

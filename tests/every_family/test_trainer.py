@@ -1,13 +1,13 @@
 """Common uses of the Trainer and of PEFT, with every family and head; special ones are in the family's folder."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -37,11 +37,13 @@ from tests.factory import (
     tiny_config,
     weights,
 )
+from tests.training.runs import start
 
 SMOOTHING = 0.3
 # Every kind, and the two wirings without attention.
 TRAINED = [*KINDS, "cho-cho_gru-forward", "sutskever-lstm-2-layers-reversed"]
 SEQ2SEQ = [name for name in TRAINED if make_model(name).config.is_encoder_decoder]
+OF_EVERY_FAMILY = ["attentional-rnn", "self-attentive", "transformer-encoder-decoder"]
 every_trained = pytest.mark.parametrize("name", TRAINED)
 every_seq2seq = pytest.mark.parametrize("name", SEQ2SEQ)
 EVERY_STEP = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
@@ -159,7 +161,7 @@ def test_a_step_with_activation_checkpointing(kind: str, tmp_path: Path) -> None
     assert not torch.equal(*(step[next(iter(step))] for step in (steps[0], weights(make_model(kind).double()))))
 
 
-@every_trained
+@pytest.mark.parametrize("name", OF_EVERY_FAMILY)
 def test_a_resumed_run_ends_with_the_same_weights(name: str, tmp_path: Path) -> None:
     def train(folder: Path, checkpoint: Path | None = None) -> dict[str, Tensor]:
         model = make_model(name, **random_parts(name))
@@ -176,7 +178,7 @@ def test_a_resumed_run_ends_with_the_same_weights(name: str, tmp_path: Path) -> 
     assert not any(torch.equal(middle[key], whole[key]) for key in middle if not key.endswith("key_proj.bias"))
 
 
-STOPPED = [(kind, {}) for kind in KINDS] + [("attentional-rnn", tied(KINDS["attentional-rnn"]))]
+STOPPED = [(kind, {}) for kind in OF_EVERY_FAMILY] + [("attentional-rnn", tied(KINDS["attentional-rnn"]))]
 
 
 @pytest.mark.parametrize(("kind", "fields"), STOPPED, ids=str)
@@ -306,8 +308,9 @@ def step_of_six_rows(kind: str, folder: Path, share: int) -> dict[str, Tensor]:
     return weights(model)
 
 
-def steps_of_half_the_rows(rank: int, folder: str) -> None:
+def steps_of_half_the_rows(rank: int, arguments: list[str]) -> None:
     """Run one of two processes, which find each other by a file."""
+    (folder,) = arguments
     os.environ |= {"ACCELERATE_USE_CPU": "1", "WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}  # Accelerate asks for them; nobody connects there
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
@@ -319,11 +322,11 @@ def steps_of_half_the_rows(rank: int, folder: str) -> None:
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if os.name == "nt":
-        pytest.skip("Windows has no forks")
     folder = tmp_path_factory.mktemp("two")
     # Not forks of this process: a lock that another of its threads holds would stay locked in them.
-    torch.multiprocessing.start_processes(steps_of_half_the_rows, (str(folder),), nprocs=2, start_method="forkserver")
+    for process in [start([str(folder)], program=partial(steps_of_half_the_rows, rank)) for rank in (0, 1)]:
+        code, errors = process.finish()
+        assert code == 0, errors[-3000:]
     return folder
 
 

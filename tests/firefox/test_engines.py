@@ -73,6 +73,7 @@ class Trial:
 
 @pytest.fixture(params=SIZES)
 def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Trial:
+    engine_python()  # without one the trial is not made either
     return Trial(tmp_path, *SIZES[request.param])
 
 

@@ -14,6 +14,7 @@ from tests.factory import KINDS, auto_class_of, save_folder
 from tests.hub.client import environment, run_python
 from tests.hub.server import OWNER, LoopbackHub
 
+pytestmark = pytest.mark.hub
 TUNED = ("attentional-rnn", "self-attentive", "transformer-encoder-decoder")
 TUNED += ("transformer-causal", "transformer-masked", "transformer-classifier")
 AUTO = {kind: auto_class_of(kind).__name__ for kind in TUNED}

@@ -44,21 +44,24 @@ def hub() -> Iterator[LoopbackHub]:
 
 
 def folders(which: str, home: Path) -> dict[str, Path]:
-    """Folders of all shipped models and of one tiny model of every kind: the first of each family, or the others."""
+    """Of all shipped models and one tiny model of every kind: one, the first of each family, or the others."""
     every = {path.name: path for path in CARDS}
     every |= {kind: save_folder(kind, home / kind) for kind in KINDS}
     first: dict[str, str] = {}
     for name, folder in every.items():
         first.setdefault(json.loads((folder / "config.json").read_text())["model_type"], name)
     assert first.keys() == {family for family, _ in SERVED}
-    chosen = [name for name in every if (name in first.values()) == (which == "families")]
+    families = [*first.values()]
+    others = [name for name in every if name not in families]
+    chosen = {"one": families[:1], "families": families, "others": others}[which]
     return {name: every[name] for name in chosen}
 
 
 @pytest.mark.parametrize(
     ("which", "xet"),
     [
-        ("families", False),
+        ("one", False),
+        pytest.param("families", False, marks=pytest.mark.hub),
         pytest.param("others", False, marks=pytest.mark.hub),
         pytest.param("families", True, marks=pytest.mark.hub),
     ],

@@ -9,7 +9,6 @@ import io
 import multiprocessing
 import os
 import re
-import shlex
 import sys
 import traceback
 from multiprocessing.connection import Connection
@@ -51,15 +50,6 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page, without the outputs of Python code."""
     return [Block(language, code, output or None) for language, code, output in FENCED.findall(page)]
-
-
-def run_commands(console: str, folder: Path) -> list[tuple[str, str]]:
-    """The output of each command ``attnzoo`` of a block ``console``, and that in the block; one process runs all."""
-    shown = re.findall(r"^\$ attnzoo (.*)\n((?:(?!\$ ).*\n)*)", console, flags=re.MULTILINE)
-    assert len(shown) == len(re.findall(r"^\$ ", console, flags=re.MULTILINE)) > 0
-    calls = [f"main({shlex.split(arguments)}); print(end='\\0')" for arguments, _ in shown]
-    printed = run_alone("\n".join(["from attnzoo.cli import main", *calls]), folder).split("\0")[:-1]
-    return list(zip(printed, (output for _, output in shown), strict=True))
 
 
 def run_alone(code: str, folder: Path) -> str:

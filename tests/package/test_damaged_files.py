@@ -171,6 +171,7 @@ def test_a_tokenizer_that_fails_at_an_unknown_word_gives_no_traceback(sound: tup
     assert error.startswith("error: ")
 
 
+@pytest.mark.parametrize("sound", FOLDERS, indirect=True)  # pronounce reads the config of translate
 @pytest.mark.parametrize("name", ["return_dict", "usual_score", "longest_source", "architectures", "num_labels"])
 def test_odd_values_of_fields_that_transformers_accepts(sound: tuple[str, Path], name: str, tmp_path: Path) -> None:
     """Each raises an error or changes nothing: no traceback, and no minutes of work for fifty million labels."""
@@ -184,7 +185,17 @@ def test_odd_values_of_fields_that_transformers_accepts(sound: tuple[str, Path],
         assert error is None or name in error or "architectures" in name
 
 
-@pytest.mark.parametrize("content", CONTENTS, ids=lambda content: repr(content[:8]))
+# One function reads these files for every command.
+OF_COMMANDS = [("translate", content) for content in CONTENTS]
+OF_COMMANDS += [(command, content) for command in ("classify", "view", "pronounce") for content in CONTENTS[:2]]
+
+
+@pytest.mark.parametrize(
+    ("sound", "content"),
+    OF_COMMANDS,
+    indirect=["sound"],
+    ids=lambda part: part if isinstance(part, str) else repr(part[:8]),
+)
 def test_the_error_names_the_damaged_file(sound: tuple[str, Path], content: bytes, tmp_path: Path) -> None:
     command, folder = sound
     copy = shutil.copytree(folder, tmp_path / "model")

@@ -259,7 +259,6 @@ SAID: list[tuple[str, str, list[float]]] = [
         [RECIPES["demo"]["validation_per"], RECIPES["demo"]["validation_wer"]],
     ),
     ("docs/getting_started.md", r": N steps in three minutes", [RECIPES["demo"]["steps"]]),
-    ("docs/language_models.md", r"N at the end", [RECIPES["small_transformer_sotu_masked"]["validation_masked_loss"]]),
     (
         "docs/language_models.md",
         r"`small-transformer-sotu-causal` \| [\d.]+ \| N \|",
@@ -349,7 +348,6 @@ SAID: list[tuple[str, str, list[float]]] = [
         r"with greedy search, N and N\.",
         [RECIPES[f"small_transformer_multi30k{end}"]["validation_bleu"] for end in ("_distilled", "")],
     ),
-    ("docs/translation.md", r"with and N without a teacher", [RECIPES["attentional_rnn_multi30k"]["validation_bleu"]]),
     (
         "docs/translation.md",
         r"\| `usual_score`" + r" \| N" * 5,

@@ -1,7 +1,6 @@
 """Private names of torch and Transformers: read in one file, each with a public fallback with the same results."""
 
 import ast
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from attnzoo.fast_weight_copies import FEW_PRODUCTS
 from attnzoo.library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, attention_backend, hooks_of
 from attnzoo.recurrent_cells import PaddedLSTM, run_lstms
 from tests.factory import KINDS, batch_for, make_model, words
+from tests.package.test_layers import PACKAGE, nodes
 
-PACKAGE = sorted((Path(__file__).parents[2] / "attnzoo").rglob("*.py"))
 # Members that the authors of models and pipelines define, or that Transformers sets for them.
 OF_MODELS = {
     *("_can_compile_fullgraph", "_can_record_outputs", "_gradient_checkpointing_func", "_init_weights", "_is_stateful"),
@@ -42,11 +41,10 @@ def private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-@cache
 def own_names() -> set[str]:
     """Every private name that the package itself defines: functions, classes, variables, attributes of its objects."""
     found = set()
-    for node in (node for path in PACKAGE for node in ast.walk(ast.parse(path.read_text()))):
+    for node in (node for path in PACKAGE for node in nodes(path)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -54,19 +52,21 @@ def own_names() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
-def test_no_other_file_reads_a_private_name_of_a_library(path: Path) -> None:
+def names_read(node: ast.AST) -> list[str]:
+    """The names that a node reads of an object or a library."""
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr", "delattr"):
+        return [ast.unparse(node.args[1]).strip("'")]
+    return [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) and not node.level else []
+
+
+def test_no_other_file_reads_a_private_name_of_a_library() -> None:
     public = {"_asdict", "_fields", "_replace", "_exit"}  # of a NamedTuple, and of os
     known = own_names() | OF_MODELS | OF_GENERATION | OF_PIPELINES | public
-    read = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and private(node.attr):
-            read.add(node.attr)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr", "delattr"):
-            read |= {name for name in (ast.unparse(node.args[1]).strip("'"),) if private(name)}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            read |= {alias.name for alias in node.names if private(alias.name)}
-    assert path.stem == "library_internals" or not read - known
+    read = {(path.stem, name) for path in PACKAGE for node in nodes(path) for name in names_read(node) if private(name)}
+    foreign = {(file, name) for file, name in read if name not in known}
+    assert {file for file, _ in foreign} == {"library_internals"}, foreign
 
 
 def test_the_library_still_has_what_the_package_overrides() -> None:

@@ -2,10 +2,12 @@
 
 import ast
 import importlib.util
+import io
 import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +18,7 @@ from attnzoo.training.recipe import load_recipe
 from attnzoo import AttentionalRNNConfig, installing
 from attnzoo.attention import SCORES
 from attnzoo.cli import COMMANDS, main
-from tests.package.snippets import Block, blocks, run_alone, run_commands
+from tests.package.snippets import Block, blocks, run_alone
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -34,11 +36,23 @@ SNIPPETS = [
 # Snippets ------------------------------------------------------------------------------------------------------------
 
 
+def run_commands(console: str) -> list[tuple[str, str]]:
+    """The output of each command ``attnzoo`` of a block ``console``, in this process, and that in the block."""
+    shown = re.findall(r"^\$ attnzoo (.*)\n((?:(?!\$ ).*\n)*)", console, flags=re.MULTILINE)
+    assert len(shown) == len(re.findall(r"^\$ ", console, flags=re.MULTILINE)) > 0
+    compared = []
+    for arguments, output in shown:
+        with redirect_stdout(io.StringIO()) as printed:
+            main(shlex.split(arguments))
+        compared.append((printed.getvalue(), output))
+    return compared
+
+
 @pytest.mark.parametrize("block", SNIPPETS)
-def test_a_snippet_works_when_it_is_copied_alone(block: Block, tmp_path: Path) -> None:
+def test_a_snippet_works_when_it_is_copied_alone(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     if block.language == "console":
-        compared = run_commands(block.code, tmp_path)
-        assert compared
+        compared = run_commands(block.code)
     else:
         compared = [(run_alone(block.code, tmp_path), block.output or "...")]
     for printed, shown in compared:
@@ -144,13 +158,10 @@ def test_the_readme_is_short() -> None:
     assert len(PAGES["README.md"].splitlines()) <= 220
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*PATHS, *sorted(ROOT.glob("configs/*.yaml")), *sorted(ROOT.glob("model_cards/*/README.md"))],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_nothing_is_left_to_fill_in(path: Path) -> None:
-    assert not re.search(r"TODO|TBD|XXX|DEMO_|WHICH_|@[A-Z]+@", path.read_text(encoding="utf-8"))
+def test_nothing_is_left_to_fill_in() -> None:
+    paths = [*PATHS, *ROOT.glob("configs/*.yaml"), *ROOT.glob("model_cards/*/README.md")]
+    texts = [(path.relative_to(ROOT), path.read_text(encoding="utf-8")) for path in paths]
+    assert not [path for path, text in texts if re.search(r"TODO|TBD|XXX|DEMO_|WHICH_|@[A-Z]+@", text)]
 
 
 def anchors(page: str) -> set[str]:

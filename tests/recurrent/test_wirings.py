@@ -72,12 +72,12 @@ def test_the_product_is_whole() -> None:
     assert len(ACCEPTED) == 2 * 4 + 5 * 3 * 4 + 5 * 3 * 4 * 2
 
 
-@pytest.mark.parametrize("case", params(REFUSED))
-def test_what_does_not_go_together_is_refused_with_what_would(case: dict[str, Any]) -> None:
-    with pytest.raises((StrictDataclassError, ValueError)) as caught:
-        configuration(case | (COPIED if case["score"] == "dot" else {}))
-    message = str(caught.value)
-    assert any(all(fragment in message for fragment in fault) for fault in faults(case)), message
+def test_what_does_not_go_together_is_refused_with_what_would() -> None:
+    for case in REFUSED:
+        with pytest.raises((StrictDataclassError, ValueError)) as caught:
+            configuration(case | (COPIED if case["score"] == "dot" else {}))
+        message = str(caught.value)
+        assert any(all(fragment in message for fragment in fault) for fault in faults(case)), (case, message)
 
 
 @pytest.mark.parametrize("case", params(ACCEPTED))
@@ -109,7 +109,8 @@ def encoder_cases() -> list[dict[str, Any]]:
         case = {"wiring": wiring, "cell": cell, "encoder_layers": depth[0], "decoder_layers": depth[1], **direction}
         if wiring in ("bahdanau", "luong"):
             case |= {**LOOKS[cell], "input_feeding": wiring == "luong"}
-        cases.append(case)
+        if (name, depth) != ("both", (1, 1)):  # which ACCEPTED has
+            cases.append(case)
         if wiring in ("sutskever", "luong") and depth[0] == depth[1]:
             cases.append(case | {"decoder_hidden_size": SIZES["encoder_hidden_size"] * (2 if name == "both" else 1)})
     return cases

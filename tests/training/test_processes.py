@@ -180,7 +180,11 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("recipe", OTHERS)
+@pytest.mark.parametrize(
+    "recipe",
+    # The demo has its kind of data, and the causal one its kind of model.
+    [pytest.param(name, marks=pytest.mark.slow if "multi30k" in name else ()) for name in OTHERS],
+)
 def test_two_processes_train_the_other_families_as_one_does(recipe: str, reviews: Path, tmp_path: Path) -> None:
     path = reviews
     more = [*OTHERS[recipe], *overrides("training", max_steps=6, log_every=1, evaluations=1, max_minutes=None)]

@@ -12,6 +12,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import LoggerType
 from attnzoo.training import evaluate
+from attnzoo.training.architecture import architecture
 from attnzoo.training.commands.exits import exit_on_user_error
 from attnzoo.training.loop import average
 from attnzoo.training.loop.average import MovingAverage
@@ -287,11 +288,14 @@ def test_a_recipe_can_start_from_a_paper_and_its_card_says_so(paper: str, dictio
         f"model: {{model_type: attentional_rnn, paper: {paper}}}\n"
         f"task: {{name: grapheme_to_phoneme, data: {{path: {dictionary}}}}}\ntraining: {{max_steps: 2}}\n"
     )
-    main([str(path), "--output", str(tmp_path), *(f"--set={item}" for item in small)])
-    config = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "best").config
+    config = load_recipe(path, small).model_config(vocab_size=9)
+    card, _ = architecture(config)
+    if paper == "luong2015-local-p":  # one is trained
+        main([str(path), "--output", str(tmp_path), *(f"--set={item}" for item in small)])
+        config = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "best").config
+        card = (tmp_path / "best" / "README.md").read_text()
     assert config.wiring == AttentionalRNNConfig.from_paper(paper).wiring
     assert config.encoder_layers == AttentionalRNNConfig.from_paper(paper).encoder_layers
-    card = (tmp_path / "best" / "README.md").read_text()
     assert f"{config.wiring.title()} et al. ({paper[-4:] if paper[-1].isdigit() else '2015'})" in card
 
 

@@ -208,6 +208,11 @@ TRACED = [
 ]
 
 
+def traced(names: list[str], *slow: str) -> Any:
+    """The names as parameters, some of them with the slow tests."""
+    return [pytest.param(name, marks=pytest.mark.slow if name in slow else ()) for name in names]
+
+
 def example(model: Any, rows: int, length: int, target: int) -> dict[str, Tensor]:
     batch = {"input_ids": words(rows, length), "attention_mask": torch.ones(rows, length, dtype=torch.long)}
     batch["attention_mask"][0, : length // 3] = 0
@@ -216,7 +221,7 @@ def example(model: Any, rows: int, length: int, target: int) -> dict[str, Tensor
     return batch
 
 
-@pytest.mark.parametrize("name", TRACED)
+@pytest.mark.parametrize("name", traced(TRACED, "causal-pre-learned", "bidirectional-pre-none"))
 def test_an_exported_model_is_the_model_at_every_size(name: str) -> None:
     """A decoder with SSRUs is a loop over the target, whose length is then that of the example."""
     model = tiny_model(name, use_cache=False, num_hidden_layers=1)  # the layers are alike
@@ -250,7 +255,7 @@ def test_no_step_with_a_static_cache_is_compiled_again(variant: str) -> None:
     assert not counters["graph_break"]
 
 
-@pytest.mark.parametrize("variant", [name for name in TRACED if name in GENERATING])
+@pytest.mark.parametrize("variant", traced([name for name in TRACED if name in GENERATING], "causal-pre-learned"))
 def test_a_training_step_is_one_graph(variant: str) -> None:
     model = tiny_model(variant, num_hidden_layers=1).train()
     batch = padded(LEFT)
