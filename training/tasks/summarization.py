@@ -10,7 +10,8 @@ import datasets
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..data.debian import DEBIAN, fingerprint
+from ..data.debian import DEBIAN
+from ..data.splits import fingerprint
 from .base import Card, Rows
 from .metrics import ROUGE
 from .sequence_to_sequence import SNIPPET, generate_texts
