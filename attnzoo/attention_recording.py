@@ -41,8 +41,8 @@ def record_attention(
         recorded["self"][3][0]  # (B, H, T, S), of the first forward pass
 
     It takes every model that uses Transformers' attention interface, with the backend "sdpa" or "eager". The weights
-    are those before dropout; with "eager" in training mode they are those after dropout, since no others exist. They
-    have no gradient.
+    are those before dropout. Of a model of Transformers in training mode with "eager" they are those after dropout,
+    since no others exist. They have no gradient.
 
     The value is ``{kind: {layer: [weights of each forward pass]}}``. The kind is "self" for a model with one stack,
     otherwise "encoder", "decoder" or "cross". ``generate()`` makes a forward pass for every step. A model that uses one

@@ -110,6 +110,8 @@ def _run(arguments: list[str]) -> None:
         run = resolve_name(command.run)
     except ModuleNotFoundError as error:
         _exit_without_package(name, error)
+    except OSError as error:  # of a library of torch, for example; it is not one of the output
+        sys.exit(f"error: a library that attnzoo {name} needs cannot be loaded: {error}")
     if command.parsers == TRAINING:  # it reports its users' errors itself
         run(arguments[1:])
         return

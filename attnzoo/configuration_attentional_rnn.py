@@ -192,7 +192,8 @@ class AttentionalRNNConfig(ZooConfig):
         - ``see2017-coverage``: the same with coverage
 
         See et al. do not name their decoder. It has Luong's order, but it feeds the context :math:`h^*_{t-1}` into the
-        next step instead of the readout, and has no tanh on the readout. Everything else in "see2017" is theirs.
+        next step instead of the readout, and has no tanh on the readout. Their score, readout and output projection
+        have biases. In their released code source and target share their embeddings, and the start state has a ReLU.
 
         Source and target share one vocabulary here. Its size is that of the larger one in the paper.
 

@@ -71,7 +71,7 @@ class CopyHead(nn.Module):
     transposed weight of ``query_proj``, :math:`d` is the model width, and the second line is ``gate``.
 
     The decoder's own heads are not used. They attend to different things, so their mean is not an alignment, and fused
-    attention kernels do not return their weights. This head costs less than one head of one layer.
+    attention kernels do not return their weights. This head costs less than the attention of one layer to the source.
 
     **Differs from See et al. (2017)**, whose model is recurrent: the gate does not read :math:`x_t` separately, since
     the residual connections add it to :math:`h_t`.

@@ -14,6 +14,7 @@ import re
 import reprlib
 import warnings
 from collections.abc import Iterator, Sequence, Sized
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -244,6 +245,9 @@ class SourceToTargetPipeline(Pipeline):
             if length > MOST_TOKENS:
                 most = f"{length:,} tokens, and at most {MOST_TOKENS:,} are read; split it into its sentences"
                 raise ValueError(f"{shown(source)} has {most}")
+        adds_tokens = self.tokenizer.num_special_tokens_to_add() > 0  # such as an end, which every source then has
+        if not adds_tokens and not self.tokenizer(source, verbose=False)["input_ids"]:
+            raise ValueError(f"the tokenizer has no token for {shown(source)}")
         return source
 
     def _fitting(self, text: str) -> str:
@@ -344,16 +348,26 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
     """The pronunciations of words.
 
     Every target has its ``pronunciation``, phonemes with spaces between them; see :class:`SourceToTargetPipeline`. For
-    a model of several accents a word may begin with the token of one: "⟦gb⟧tomato". American is the default. The
-    tokenizer accepts uppercase letters and typographic apostrophes, and reads unknown accented letters without
-    the accent. Any other character that is not in the training words is an error.
+    a model of several accents a word may begin with the token of one: "⟦gb⟧tomato". American is the default. For a
+    model of several languages it must begin with the token of a dictionary: "⟦hun_latn⟧szia". The tokenizer accepts
+    uppercase letters and typographic apostrophes, and reads unknown accented letters without the accent. Any other
+    character that is not in the training words is an error.
     """
 
     card_tag = "grapheme-to-phoneme"
     target_key = "pronunciation"
 
+    @cached_property
+    def _dictionaries(self) -> tuple[str, ...]:
+        """The tokens of the dictionaries of a model of several languages; empty for another model."""
+        return tuple(token for token in self.tokenizer.get_added_vocab() if "_" in accent_and_spelling(token)[0])
+
     def read(self, source: Any) -> str:
-        return super().read(readable_word(source, self.tokenizer) if isinstance(source, str) else source)
+        word = readable_word(source, self.tokenizer) if isinstance(source, str) else source
+        if isinstance(word, str) and self._dictionaries and not word.startswith(self._dictionaries):
+            example = shown(min(self._dictionaries) + word)
+            raise ValueError(f"{shown(source)} must begin with the dictionary that reads it, such as {example}")
+        return super().read(word)
 
 
 class TranslationPipeline(SourceToTargetPipeline):

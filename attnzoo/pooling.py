@@ -25,7 +25,7 @@ from .configuration_pooled_encoder import PooledEncoderConfig
 from .json_files import read_mapping
 from .labels import read_labels
 from .loss import loss_of_texts, refuse_withheld_labels
-from .model_inputs import require_flag, source_mask
+from .model_inputs import read_mask, require_flag, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput, with_head
 
 WITH_DECODER = ("t5", "mt5", "umt5")  # for these AutoModel makes an encoder and a decoder
@@ -182,7 +182,10 @@ class PooledEncoderModel(SafetensorsModel):
                     f"past_key_values is a prefix of keys and values, and {encoder} reads none; leave it out"
                 )
             inputs[name] = past_key_values
-        inputs |= {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
+        inputs |= {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
+        if attention_mask is not None:  # the library's models take the 0 of an additive mask for padding
+            attention_mask = read_mask(attention_mask, "attention_mask")
+            inputs["attention_mask"] = attention_mask.long()
         given = {name: value for name, value in inputs.items() if value is not None}
         encoded = self.encoder(**given, output_hidden_states=output_hidden_states, return_dict=True)
         states = encoded[0]  # (B, S, D)
@@ -238,13 +241,14 @@ class PooledEncoderForSequenceClassification(PooledEncoderModel):
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         past_key_values: Cache | None = None,
+        token_type_ids: Tensor | None = None,  # Trainer drops columns of the data that have no parameter
         **inputs: Any,
     ) -> SelfAttentiveClassifierOutput:
         config = self.config
         coefficient = config.penalty_coefficient if self.attention is not None else 0.0
         refuse_withheld_labels(labels, num_items_in_batch, self.training, "penalty_coefficient", coefficient)
         text = input_ids, attention_mask, inputs_embeds, past_key_values
-        outputs = super().forward(*text, **inputs, return_dict=True)
+        outputs = super().forward(*text, token_type_ids=token_type_ids, **inputs, return_dict=True)
         hidden = self.hidden_proj(self.dropout(outputs.pooler_output)).relu()
         logits = self.classifier(self.dropout(hidden))
         labels = None if labels is None else read_labels(self, labels, "labels")

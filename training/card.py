@@ -118,7 +118,7 @@ def card(written: Path, folder: Path, record: dict[str, Any], recipe: Recipe, ru
     sentence, _ = architecture(AutoConfig.from_pretrained(written, trust_remote_code=False))
     words = record["card"]
     version = one_line(str(run.get("versions", {}).get("attnzoo", "of an unknown version")))
-    start = (recipe.training.start_from or "").removesuffix("/best")
+    start = _run_name(recipe.training.start_from or "")
     texts = {name: escaped(value) for name, value in run.items() if isinstance(value, str)}
     return template("card.md").render(
         card_data=_metadata(record, Path(recipe.task.data.path).name).to_yaml(),
@@ -200,11 +200,17 @@ def _metadata(record: dict[str, Any], data: str) -> ModelCardData:
     )
 
 
+def _run_name(folder: str) -> str:
+    """The run of a checkpoint folder; of an absolute path only its name, since a card shows no paths of a machine."""
+    run = folder.removesuffix("/best")
+    return Path(run).name if Path(run).is_absolute() else run
+
+
 def teachers_note(training: Training) -> str:
     """The sentence about a model's teachers; empty if it has none."""
     if not training.teachers:
         return ""
-    names = [code(name.removesuffix("/best")) for name in training.teachers]
+    names = [code(_run_name(name)) for name in training.teachers]
     listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     when = "as it was" if len(names) == 1 else "as they were"
     share = 100 * training.teachers_share

@@ -24,6 +24,7 @@ from attnzoo.shipped_models import named_folder  # importing attnzoo also regist
 from .card import decoding_note, describe
 from .commands.exits import exit_on_user_error
 from .commands.parsers import evaluate_parser
+from .data.sources import SPLITS
 from .loop.checkpoint import require_model
 from .recipe import checkpoint_recipe, make_task
 from .tasks import TASKS
@@ -75,6 +76,8 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
     if hasattr(data, "label_names") and data.label_names is None:
         id2label = AutoConfig.from_pretrained(folder, trust_remote_code=False).id2label
         data = dataclasses.replace(data, label_names=[id2label[number] for number in range(len(id2label))])
+    if split not in SPLITS:
+        raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(SPLITS)}")
     task = make_task(dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data)), split)
     if {name for name, rows in task.splits.items() if isinstance(rows, IterableDataset) or len(rows)} == {split}:
         print(

@@ -107,6 +107,9 @@ def make_record(
         replaced: the folder that the model will replace. If that has a record of other weights, the version is counted
             up, and the record says which the earlier weights were and in which commit they are.
 
+    A figure that is not finite in one of the splits is left out, except the one that chose the weights: a group of
+    words may be in one split alone, and a perplexity may be too large for a number.
+
     Raises:
         ValueError: a figure is of a wrong type or not finite, or a record is damaged.
         OSError: the weights are damaged.
@@ -114,11 +117,12 @@ def make_record(
     words, before = task.card, None if replaced is None else read_record(replaced)
     languages = [words.language] if isinstance(words.language, str) else words.language or []
     example = json.dumps(words.example, ensure_ascii=False)
+    splits = [split for split in ("validation", "test") if isinstance(run.get(split), dict)]
     figures = [
         {"split": split, "key": key, "name": metric, "unit": task.units.get(key, "").strip()}
-        for split in ("validation", "test")
-        if split in run
+        for split in splits
         for key, metric in task.metric_names.items()
+        if key == task.metric or all(_is_finite(run[one], key) for one in splits)
     ]
     record = {
         "name": name,
@@ -152,6 +156,12 @@ def make_record(
         earlier = {"version": before["version"], "sha256": before["sha256"], "commit": _commit_of(replaced)}
         record |= {"version": before["version"] + 1, "earlier": [*before["earlier"], earlier]}
     return record
+
+
+def _is_finite(figures: dict[str, Any], key: str) -> bool:
+    """Whether a figure and the bounds of its interval are no infinite numbers and no NaN."""
+    values = [figures.get(f"{key}{end}") for end in ("", "_low", "_high")]
+    return all(math.isfinite(value) for value in values if isinstance(value, float))
 
 
 def with_files(

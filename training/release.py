@@ -65,7 +65,9 @@ def release(
     own = {*REPOSITORY, "run.json", RECORD, EVAL_RESULTS}.union(
         name for task in TASKS.values() for name in task.card.pictures
     )
-    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own):
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+    has_their_card = "README.md" in there and "run.json" not in there  # which a release always has
+    if folder.exists() and (not folder.is_dir() or not there <= own or has_their_card):
         raise ValueError(f"{folder} holds something other than a release; choose a new folder")
     if folder.resolve() == Path.cwd():
         raise ValueError(f"{folder} is the working directory, which a release would replace; choose a new folder")

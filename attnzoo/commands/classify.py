@@ -53,7 +53,10 @@ def main(arguments: list[str]) -> None:
             print(f"{label}\t{sentence}")
             if options.html is not None:
                 text = tuple(sides[number]) if len(sides[number]) == 2 else sentence
-                views.append(view(classifier.model, classifier.tokenizer, text))
+                try:
+                    views.append(view(classifier.model, classifier.tokenizer, text))
+                except ValueError as error:  # such as too many weights; the other lines still have labels
+                    given.refuse(number, error)
     if views:
         save_page(views, options.html)
         print(f"{options.html} is written", file=sys.stderr)

@@ -39,8 +39,6 @@ class Texts:
             )
         if self.file:
             lines = lines_of(self.file)
-            if not any(map(str.strip, lines)):
-                raise ValueError(f"{self.file} has no {what}s; write a {what} on each line")
         elif options.texts:
             self.unit, lines = what, require_utf8(options.texts, what)
         elif sys.stdin is None or sys.stdin.isatty():
@@ -49,6 +47,8 @@ class Texts:
             self.source = STANDARD_INPUT
             lines = text_of(sys.stdin.buffer.read(), "the standard input").removesuffix("\n").split("\n")
         self.texts = [line.strip() for line in lines]
+        if self.unit == "line" and not any(self.texts):
+            raise ValueError(f"{self.file or 'the standard input'} has no {what}s; write a {what} on each line")
 
     def windows(self) -> Iterator[list[tuple[int, str]]]:
         """Some texts at a time with their numbers, from 1. What is printed for them is written before the next.

@@ -146,9 +146,9 @@ def _naming_damage(name: str, folder: str | Path) -> Iterator[None]:
     """Turn an error of any class into a ValueError that names the file. An OSError names it already."""
     try:
         yield
-    except OSError:
+    except (OSError, KeyboardInterrupt):
         raise
-    except Exception as error:  # Transformers and tokenizers raise whatever a wrong value makes them raise
+    except BaseException as error:  # whatever a wrong value makes the libraries raise; a panic in Rust is no Exception
         raise ValueError(f"{name} in {folder} is damaged: {error}") from error
 
 

@@ -51,7 +51,8 @@ OUTPUTS: dict[bool, tuple[Any, Any]] = {  # by ``is_encoder_decoder``: for singl
     False: (generation.GenerateDecoderOnlyOutput, generation.GenerateBeamDecoderOnlyOutput),
 }
 STEP_OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
-IGNORED_ARGUMENTS = {"use_cache", "return_dict", *STEP_OUTPUTS}  # arguments of the model without effect here
+# Arguments of the model without effect here. A Seq2SeqTrainer passes labels, which generate() does not use either.
+IGNORED_ARGUMENTS = {"use_cache", "return_dict", "labels", *STEP_OUTPUTS}
 OTHER_MEMORY = ("low_memory", "prefill_chunk_size")  # options that trade time for memory
 
 

@@ -89,7 +89,7 @@ def import_folder(
             shutil.copyfile(licences[0], part / "LICENSE")
         card = CARD.format(
             header=yaml.safe_dump(header, sort_keys=False).strip(),
-            name=Path(folder).name,
+            name=Path(folder).absolute().name,
             model=files.model.name,
             parameters=student.model.num_parameters(),
             weights=f"The weights were {weights}.",

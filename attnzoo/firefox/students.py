@@ -85,7 +85,8 @@ def load(
 
     Raises:
         FileNotFoundError: there is no such folder.
-        HfHubHTTPError: there is no such repository, or no network.
+        HfHubHTTPError: there is no such repository.
+        ConnectionError: there is no network.
         ValueError: ``pair`` is not two languages, there is no model or more than one, or a file is damaged or of
             another kind; the message names the file, the item and the reason.
     """
@@ -102,7 +103,12 @@ def find_student(
     root = Path(source)
     is_hub_id = not root.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(source))
     if is_hub_id:
-        names = HfApi().list_repo_files(str(source), revision=revision)
+        try:
+            names = HfApi().list_repo_files(str(source), revision=revision)
+        except (OSError, ValueError):
+            raise
+        except Exception as error:  # one of the HTTP client, whose classes are not those of huggingface_hub
+            raise ConnectionError(f"there is no folder {source}, and no answer from the Hub: {error}") from error
     elif root.is_dir():
         names = [path.relative_to(root).as_posix() for path in files_below(root)]
     else:

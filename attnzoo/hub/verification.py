@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from huggingface_hub import snapshot_download
 
-from .access import client
+from .access import answering, client
 
 
 def verify(
@@ -51,8 +51,10 @@ def download(
     except Exception as error:  # one of the HTTP client, whose classes are not those of huggingface_hub
         if isinstance(error, (OSError, ValueError)):
             raise
-        folder = Path(fetch())  # once more: the Hub may have closed an idle connection just as it was used
-    found = api.verify_repo_checksums(repo_id, revision=folder.name, local_dir=folder)
+        with answering(api):
+            folder = Path(fetch())  # once more: the Hub may have closed an idle connection just as it was used
+    with answering(api):
+        found = api.verify_repo_checksums(repo_id, revision=folder.name, local_dir=folder)
     wrong = [
         f"{item['path']} has the {item['algorithm']} {item['actual']} instead of {item['expected']}"
         for item in found.mismatches

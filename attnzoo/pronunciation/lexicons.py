@@ -123,9 +123,10 @@ def _with_readings(listed: Lexicon, accent: str, phones: str) -> Lexicon:
 
 
 def _data_of(package: str) -> Path | None:
-    """The data folder of a package, if it is installed."""
+    """The data folder of a package, if it is installed. A folder of this name without data is not the package."""
     found = importlib.util.find_spec(package)
-    return Path(found.submodule_search_locations[0]) / "data" if found and found.submodule_search_locations else None
+    folders = (Path(place, "data") for place in (found and found.submodule_search_locations) or ())
+    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def _frequent_words(accent: str, phones: str) -> Lexicon:
@@ -148,8 +149,8 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
     """The user's lexicon, from a file or from a mapping of words to one or several pronunciations.
 
     Each line of the file has a word, a tab and a pronunciation. There is no header. A word with several pronunciations
-    has a line for each. The words are stored in Unicode's NFC with straight apostrophes and hyphens. A word that is
-    not all uppercase serves for every capitalisation, if that is not listed itself.
+    has a line for each. The words are stored in Unicode's NFC with straight apostrophes and hyphens, and with single
+    spaces. A word that is not all uppercase serves for every capitalisation, if that is not listed itself.
 
     Raises:
         ValueError: a word is not a text or has no pronunciation, or a line of the file is not a word, one tab and a
@@ -167,7 +168,7 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
             raise ValueError(f"the words of a lexicon must be texts that are not empty, got {word!r} with {given!r}")
         if not pronunciations or not all(isinstance(one, str) and one.strip() for one in pronunciations):
             raise ValueError(f"the lexicon's word {word!r} needs a pronunciation or a list of them, got {given!r}")
-        pairs += [(word, one.strip()) for one in pronunciations]
+        pairs += [(" ".join(word.split()), one.strip()) for one in pronunciations]
     return _of_any_case(_read_pairs(iter(pairs), phones))
 
 
@@ -284,7 +285,7 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
             if number == 1 and phonemes.lower() in HEADERS:
                 header = f"{shown(line)} looks like a header, which a lexicon must not have; delete this line"
                 raise ValueError(f"{path}, line 1: {header}")
-            yield word, phonemes
+            yield " ".join(word.split()), phonemes
 
 
 def _misaki_entries(value: str | dict[str, str | None]) -> tuple[Entry, ...]:

@@ -217,15 +217,15 @@ def with_apostrophes(tokens: list[Token], is_listed: Callable[[str], Any]) -> li
     An apostrophe that can only close or open a quotation does not.
     """
     found, is_open = list[Token](), False
-    closing = [
+    closing = {
         place
         for place in range(1, len(tokens))
         if straight(tokens[place].text[0]) == "'"
         and tokens[place].kind == "punctuation"
         and tokens[place - 1].kind not in ("punctuation", "unknown")
         and not tokens[place - 1].space
-    ]
-    last_closing = closing[-1] if closing else 0
+    }
+    last_closing = max(closing, default=0)
     for place, token in enumerate(tokens):
         before = found[-1] if found else None
         if place in closing and before:
@@ -308,7 +308,7 @@ def _word_in_context(
     if not is_initial and (numeral := roman_numeral(word, word_before)):
         return "word", end, numeral
     if re.fullmatch("[A-Z]{2}", word) and (
-        text[end : end + 1].isdigit() or "&" in text[end : end + 1] + text[place - 1]
+        text[end : end + 1].isdigit() or "&" in text[end : end + 1] + text[max(place - 1, 0) : place]
     ):
         return "dotted", end, None  # CO2, AT&T
     return "word", end, "a" if _is_article(text, place, end, tokens, is_mixed) else None

@@ -198,6 +198,12 @@ def test_stopping_criteria_are_obeyed(beams: int) -> None:
     assert found.shape[1] <= 4
 
 
+@pytest.mark.parametrize("name", ["luong-gru-concat", "encoder_decoder-post-sinusoidal"])
+def test_labels_have_no_effect(name: str) -> None:
+    """A ``Seq2SeqTrainer`` passes them to ``generate()``."""
+    assert_like_generate(tiny_model(name), input_ids=words(2, 5), labels=words(2, 4), num_beams=3)
+
+
 def test_the_output_layer_may_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """An output layer with a hook is called; its weight is not read."""
     model = tiny_model("luong-gru-concat")

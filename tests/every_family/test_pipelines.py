@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from tokenizers import normalizers, processors
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, pipeline
 from transformers.generation import BaseStreamer
 from transformers.pipelines.pt_utils import KeyDataset
@@ -281,6 +282,13 @@ def test_texts_that_no_model_could_read_are_skipped_too(translate: Any) -> None:
     found = translate(["abc", "\ud800"], errors="skip")
     assert "surrogates not allowed" in found[1][0]["error"]
     assert found[0] == translate(["abc"])[0]
+    bare = letter_tokenizer()
+    bare.backend_tokenizer.normalizer = normalizers.Replace("é", "")
+    bare.backend_tokenizer.post_processor = processors.TemplateProcessing("$A", "$A $B:1", [])
+    without_end = pipeline("machine-translation", model=translate.model, tokenizer=bare, device="cpu")
+    found = without_end(["abc", "é"], errors="skip")
+    assert found[1][0]["error"] == "the tokenizer has no token for 'é'"
+    assert found[0] == without_end(["abc"])[0]
 
 
 def test_a_long_text_is_cut_by_the_summary_alone_and_both_warn() -> None:

@@ -16,6 +16,7 @@ from attnzoo.firefox.browser_arithmetic import greedy
 from attnzoo.firefox.engine import longest_output
 from attnzoo.firefox.marian_files import read_marian, write_bin
 from attnzoo.hub.folder_contents import contents
+from attnzoo.new_folders import new_folder
 from attnzoo.shipped_models import named_folder
 from tests.firefox.engines import engine_python
 from tests.firefox.models import varied_model
@@ -44,6 +45,18 @@ def test_a_model_of_firefox_becomes_a_folder_for_the_hub(folder: Path, tmp_path:
         main(["import", "firefox", str(folder), str(out)])
     with pytest.raises(SystemExit, match=r"no \.bin or \.npz of a model for de-en"):
         main(["import", "firefox", str(folder), str(tmp_path / "other"), "--pair", "de-en"])
+
+
+@pytest.mark.parametrize("place", [".", "../link"])
+def test_an_empty_folder_that_nothing_can_replace_is_filled(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    monkeypatch.chdir(tmp_path / "there")
+    with new_folder(place) as part:
+        (part / "model").touch()
+    assert [path.name for path in Path().iterdir()] == ["model"]
 
 
 def test_the_licence_is_that_of_the_files(folder: Path, tmp_path: Path) -> None:

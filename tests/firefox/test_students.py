@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -85,6 +86,15 @@ def test_a_repository_is_read_file_by_file(tmp_path: Path, monkeypatch: pytest.M
     assert documents == [folder / "README.md", tmp_path / "LICENSE"]
     assert licence_of(documents) == {"license": "cc-by-nc-4.0"}
     assert licence_of(documents[1:]) == licence_of([]) == {"license": "mpl-2.0"}
+
+
+def test_a_folder_that_is_not_there_is_named_if_no_hub_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(students.HfApi, "list_repo_files", fail)
+    with refused(ConnectionError, "there is no folder models/enhu, and no answer from the Hub: refused"):
+        firefox.load("models/enhu")
 
 
 def test_a_pair_is_found_in_its_own_folder_behind_a_link_and_in_files_that_name_none(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
+from huggingface_hub import HfApi
 from peft import LoraConfig, get_peft_model
 
+from attnzoo.hub import verification
 from attnzoo.hub.model_code import add_code
 from tests.factory import tiny_model
 from tests.hub.attempts import Attempts, Malicious, attempt, files_of, load_of, push_of
@@ -145,6 +148,16 @@ def test_code_is_not_run_unless_it_is_trusted(hub: LoopbackHub, make_folder: Mak
 
 
 # Where there is no answer ---------------------------------------------------------------------------------------------
+
+
+def test_files_of_the_cache_are_not_verified_without_an_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise httpx.ConnectError("refused")  # no OSError
+
+    monkeypatch.setattr(verification, "snapshot_download", lambda *args, **options: tmp_path)
+    monkeypatch.setattr(HfApi, "verify_repo_checksums", fail)
+    with pytest.raises(ConnectionError, match=r"no answer from the Hub at .*refused"):
+        verification.verify("pulls/down")
 
 
 @pytest.mark.hub

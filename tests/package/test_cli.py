@@ -20,6 +20,7 @@ from attnzoo.cli import COMMANDS, main
 from attnzoo.commands.classify import label_of
 from attnzoo.commands.models import folder_of
 from attnzoo.shipped_models import EXPORT, PRONUNCIATION, SENTIMENT, SHIPPED, SUMMARIES, TRANSLATION
+from attnzoo.viewer import AttentionView
 from tests.factory import TOKENIZER
 from tests.regular_language import spell_out
 
@@ -267,6 +268,23 @@ def test_classify_prints_labels_and_shows_the_weights(tmp_path: Path, capsys: py
     main(["classify", texts[1], "--html", str(page)])
     main(["view", SENTIMENT, texts[1], "-o", str(tmp_path / "view.html")])
     assert page.read_text() == (tmp_path / "view.html").read_text()  # one page, by either command
+
+
+def test_a_text_that_cannot_be_shown_costs_no_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def view(model: object, tokenizer: object, text: str) -> AttentionView:
+        if text == "Good.":
+            raise ValueError("the page would have too many weights")
+        return attnzoo.view(model, tokenizer, text)
+
+    monkeypatch.setattr("attnzoo.commands.classify.view", view)
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["classify", "Good.", "Bad.", "--html", str(tmp_path / "a.html")])
+    printed = capsys.readouterr()
+    assert [line.split("\t")[1] for line in printed.out.splitlines()] == ["Good.", "Bad."]
+    assert "error: sentence 1: the page would have too many weights\n" in printed.err
+    assert "Bad." in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
 def test_classify_says_which_text_it_cannot_read(capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,6 +163,28 @@ def test_a_closed_standard_input_is_no_traceback(command: str, monkeypatch: pyte
         main([command])
 
 
+@pytest.mark.parametrize("command", LINES)
+def test_a_standard_input_without_text_is_refused_as_such_a_file_is(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for content in (b"", b"\n \n"):
+        standard_input(monkeypatch, content)
+        with pytest.raises(SystemExit, match=r"^error: the standard input has no \w+s; write a \w+ on each line"):
+            main([command])
+        assert capsys.readouterr().out == ""
+
+
+def test_a_library_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolved(name: str) -> Any:
+        if name.endswith("parser"):
+            return parsers.view_parser
+        raise OSError("libcublas.so: cannot open shared object file")
+
+    monkeypatch.setattr("attnzoo.cli.resolve_name", resolved)
+    with pytest.raises(SystemExit, match=r"^error: a library that attnzoo view needs .*: libcublas\.so"):
+        main(["view", "model", "text", "-o", "a.html"])
+
+
 def test_control_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(arguments: list[str]) -> None:
         raise KeyboardInterrupt

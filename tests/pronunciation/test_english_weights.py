@@ -52,7 +52,8 @@ def test_one_command_makes_the_weights_and_continues(tmp_path: Path, monkeypatch
     starts = {name: load_recipe(runs / name / "recipe.yaml").training.start_from for name in names}
     of_start = [starts[name] and Path(starts[name]).parent.name for name in names]
     assert of_start == [None, None, "first", *["more_words"] * 3]
-    assert {line.split("\t")[0] for line in (runs / "words.tsv").read_text().splitlines()} > {"zillow"}
+    assert {line.split("\t")[0] for line in (runs / "more_words.tsv").read_text().splitlines()} > {"zillow"}
+    assert all(source["license"] for source in json.loads((folder / "record.json").read_text())["sources"])
     config = json.loads((folder / "config.json").read_text())
     assert config["confidence_temperature"] != 1.0
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()}

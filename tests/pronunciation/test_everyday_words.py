@@ -2,6 +2,7 @@
 
 import importlib.util
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,6 +157,15 @@ def test_frequent_words_need_no_package(without_packages: None) -> None:
         assert pronounce.words(["THE"])[0].source == "dictionary"
         assert pronounce.words(["DIP"])[0].source == "model"  # not spelled: only a full dictionary could lack it
     assert Pronouncer("en-gb", "kokoro").words(["have", "women"])[1].phonemes == "wˈɪmɪn"
+
+
+def test_a_folder_with_the_name_of_a_package_is_not_its_dictionary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone of a repository in the working folder counts as a package without modules."""
+    (tmp_path / "clone_of_cmudict").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert lexicons._data_of("clone_of_cmudict") is None
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids="-".join)

@@ -5,10 +5,12 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attnzoo.training.make_data import languages as codes
 from tokenizers import Regex, normalizers
+from transformers import pipeline
 
 from attnzoo import languages
 from attnzoo.cli import main
@@ -108,6 +110,13 @@ def test_every_language_reads_by_its_dictionary(folder: Path) -> None:
         for word, found in zip(words, pronounce.words(words), strict=True):
             assert (found.phonemes, found.source) == (sounds_of(name, word), "model"), (name, word)
             assert found.variants[0].phones == tuple(sounds[letter] for letter in word)
+
+
+def test_the_pipeline_reads_no_word_without_its_dictionary(folder: Path) -> None:
+    pipe: Any = pipeline("grapheme-to-phoneme", model=str(folder))  # type: ignore[call-overload]  # ours
+    assert pipe("⟦hun_latn⟧sos")[0]["pronunciation"].split() == list(sounds_of("hun_latn", "sos"))
+    with refused(ValueError, "'sos' must begin with the dictionary", "such as '⟦bod_tibt⟧sos'"):
+        pipe("sos")
 
 
 def test_the_script_of_each_word_chooses_the_dictionary(folder: Path) -> None:

@@ -51,8 +51,8 @@ def test_a_lexicon_has_its_words_with_endings_too(listed: Pronouncer) -> None:
 
 
 def test_an_entry_may_be_several_words() -> None:
-    """In a text the longest entry is used, with any white space between its words."""
-    mine = Pronouncer(lexicon={"New": "N", "new york": "N UW1 Y", "New York City": "S IY1", "C#": "S IY1 SH"})
+    """In a text the longest entry is used, with any white space between its words, there and in the lexicon."""
+    mine = Pronouncer(lexicon={"New": "N", "new  york ": "N UW1 Y", "New York City": "S IY1", "C#": "S IY1 SH"})
     found = mine("New York’s new\nyork  NEW YORK CITY, new, C# C.")
     assert [(word.text, word.phonemes, word.space) for word in found] == [
         ("New York’s", "N UW1 Y Z", " "),

@@ -17,6 +17,7 @@ from transformers import (
     T5Config,
     T5EncoderModel,
     T5Model,
+    default_data_collator,
     pipeline,
 )
 
@@ -83,6 +84,13 @@ def test_padding_has_no_influence_and_every_weight_a_gradient(pooling: str) -> N
     assert all("encoder.pooler" in name for name in unused), unused
 
 
+@pytest.mark.parametrize("name", ["bert", "ours"])
+def test_an_additive_mask_is_the_mask_that_it_means(name: str) -> None:
+    model = classifier(name).eval()
+    additive = torch.zeros(MASK.shape).masked_fill(MASK == 0, -torch.inf)
+    assert torch.equal(model(IDS, attention_mask=additive).logits, model(IDS, attention_mask=MASK).logits)
+
+
 def test_plain_pooling_is_what_its_name_says() -> None:
     states = torch.arange(24.0).view(2, 4, 3) * torch.tensor([1.0, -1.0, 1.0])
     mask = torch.tensor([[False, True, True, False], [False, False, False, False]])
@@ -131,6 +139,14 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path) -> N
         stepped.append(weights(model))
     for name, part in stepped[0].items():
         torch.testing.assert_close(part, stepped[1][name], rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_a_trainer_leaves_the_segments_of_pairs_in_a_batch(tmp_path: Path) -> None:
+    model = classifier().eval()
+    row = {"input_ids": IDS[0], "token_type_ids": torch.ones_like(IDS[0]), "labels": LABELS[0]}
+    parts = {"train_dataset": [row], "data_collator": default_data_collator, "processing_class": None}
+    (batch,) = make_trainer(model, tmp_path, parts).get_train_dataloader()
+    assert not torch.equal(model(**batch).logits, model(IDS[:1]).logits)
 
 
 def test_a_trainer_that_withholds_the_labels_raises_an_error(tmp_path: Path) -> None:

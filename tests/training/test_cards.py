@@ -251,6 +251,30 @@ def test_texts_of_a_run_are_no_markup(name: str, run: Path, dictionary: Path, tm
     assert "\n# Free" not in text
 
 
+@pytest.mark.parametrize("key", ["wer", "wer_high"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_card_leaves_out_a_figure_that_is_no_number(
+    key: str, value: float, run: Path, dictionary: Path, tmp_path: Path
+) -> None:
+    """Such as the figure of an accent without a word in the validation split, or a perplexity that overflows."""
+    recipe, figures = load_recipe(run / "recipe.yaml"), json.loads((run / "run.json").read_text())
+    figures["validation"][key] = value
+    shutil.copytree(run / "best", tmp_path / "best")
+    write_card(tmp_path / "best", tmp_path / "best", recipe, make_task(recipe), figures)
+    assert "\n| split | examples | PER % | decoding |\n" in read(tmp_path / "best")
+
+
+def test_a_card_shows_no_path_of_the_models_that_a_training_used(run: Path, dictionary: Path, tmp_path: Path) -> None:
+    recipe, figures = load_recipe(run / "recipe.yaml"), json.loads((run / "run.json").read_text())
+    task = make_task(recipe)
+    recipe.training.start_from, recipe.training.teachers = "/home/me/first/best", ["/home/me/second/best", "runs/third"]
+    shutil.copytree(run / "best", tmp_path / "best")
+    write_card(tmp_path / "best", tmp_path / "best", recipe, task, figures)
+    card = " ".join(read(tmp_path / "best").split())
+    assert "those of `second` and `runs/third`, as they were" in card
+    assert "starts from, with `--output first`" in card
+
+
 def test_a_card_of_an_installed_attnzoo_has_its_version(run: Path, dictionary: Path, tmp_path: Path) -> None:
     """A checkout has a commit, and an installed package none."""
     recipe, figures = load_recipe(run / "recipe.yaml"), json.loads((run / "run.json").read_text())

@@ -10,7 +10,7 @@ from attnzoo.training.loop.distillation import Teachers
 from attnzoo.training.train import main
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.regular_language import SMALL
 from tests.training.runs import command_line, log_rows, overrides
@@ -73,6 +73,14 @@ def test_the_loss_is_of_any_logits_with_labels() -> None:
     loss = teachers.loss(SimpleNamespace(logits=logits, loss=torch.zeros(())), {"labels": labels}, 3)
     entropy = torch.distributions.Categorical(logits=logits[labels != -100]).entropy().sum() / 3
     torch.testing.assert_close(loss, entropy)
+
+
+def test_a_batch_without_labels_has_the_loss_0() -> None:
+    """As of a masked language model, where no token of a short text is masked."""
+    teachers = Teachers([], 0.5, AutoModelForMaskedLM, *[SimpleNamespace()] * 2, DEVICE)  # type: ignore[arg-type]
+    logits, labels = torch.randn(2, 4, 3), torch.full((2, 4), -100)
+    teachers.models = [lambda **batch: SimpleNamespace(logits=logits)]
+    assert teachers.loss(SimpleNamespace(logits=logits, loss=torch.zeros(())), {"labels": labels}, 0) == 0
 
 
 def test_a_causal_model_predicts_the_label_of_the_next_token() -> None:

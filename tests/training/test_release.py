@@ -129,13 +129,14 @@ def test_the_working_directory_is_not_replaced(run: Path, tmp_path: Path, monkey
         release.main([str(run), "."])
 
 
-@pytest.mark.parametrize("place", ["run", "run/best", "theirs", "theirs/thesis.txt", "."])
+@pytest.mark.parametrize("place", ["run", "run/best", "theirs", "theirs/thesis.txt", "noted", "."])
 def test_a_release_replaces_nothing_but_a_release(
     run: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(run, tmp_path / "run")
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "thesis.txt").write_text("years of work")
+    for folder, name in (("theirs", "thesis.txt"), ("noted", "README.md")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("years of work")
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(SystemExit, match=r"is a part of the run|holds something other than a release"):

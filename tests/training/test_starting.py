@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 from attnzoo.training.loop.checkpoint import checkpoint_folder
+from attnzoo.training.loop.setup import _start_and_tokenizer
+from attnzoo.training.recipe import Training
+from attnzoo.training.tasks.letter_tokenizer import letter_phoneme_tokenizer, word_normalizer
 from attnzoo.training.train import main
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
@@ -26,7 +29,8 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
     few_words: Path, tmp_path: Path
 ) -> None:
     first = run(few_words, tmp_path / "first", "training.seed=7")
-    published = json.loads((first / "config.json").read_text()) | {"confidence_temperature": 1.2, "auto_map": {}}
+    measured = {"confidence_temperature": 1.2, "longest_source": 9, "usual_score": -1.0}  # on the first data
+    published = json.loads((first / "config.json").read_text()) | measured | {"auto_map": {}}
     (first / "config.json").write_text(json.dumps(published))
     # Other data, with fewer letters, would give another tokenizer.
     lines = [line for line in few_words.read_text().splitlines() if "b" not in line.split()[0].lower()]
@@ -78,3 +82,18 @@ def test_a_training_goes_on_without_the_model_that_it_started_from(few_words: Pa
     (output / "run.json").unlink()
     main([*arguments, "--resume"])
     assert (output / "last" / "model.safetensors").read_bytes() == weights
+
+
+def test_no_code_that_a_checkpoint_names_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even after a question, which Transformers would ask."""
+    letter_phoneme_tokenizer("ab", ["AA"], word_normalizer("nfc")).save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    del settings["tokenizer_class"]
+    settings["auto_map"] = {"AutoTokenizer": [None, "theirs.Theirs"]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'was_run')!r}, 'w')\n")
+    monkeypatch.setattr("builtins.input", lambda _: "yes")
+    training = Training(max_steps=1, start_from="elsewhere")
+    with pytest.raises(ValueError, match="custom code"):
+        _start_and_tokenizer(training, None, tmp_path, None)  # type: ignore[arg-type]
+    assert not (tmp_path / "was_run").exists()

@@ -86,6 +86,9 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, tmp_path: Path, capsy
     )
     with pytest.raises(SystemExit, match=r"there is no split 'tests'; choose one of: train, validation, test"):
         evaluate.main([str(run / "best"), "--split", "tests"])
+    (tmp_path / "own.dict").write_text("ab AA B\n")
+    with pytest.raises(SystemExit, match=r"there is no split 'dev'; choose one of: train, validation, test"):
+        evaluate.main([str(run / "best"), "--split", "dev", f"--set=task.data.path={tmp_path / 'own.dict'}"])
     with pytest.raises(SystemExit, match=r"error: num_beams must be at least 1, got 0"):
         evaluate.main([str(run / "best"), "--num-beams", "0"])
     (tmp_path / "export.json").touch()
@@ -334,11 +337,12 @@ def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -
         tokenizer = AutoTokenizer.from_pretrained(run / "best")
         tokenizer(["a", "ab"], padding=bool(number), truncation=bool(number), max_length=9)  # which stays in the file
         tokenizer.save_pretrained(folders[-1])
-    for name in ("README.md", "alignment.png", "recipe.yaml"):
+    of_last_alone = {"README.md", "alignment.png", "record.json", "run.json"}
+    for name in (*of_last_alone, "recipe.yaml"):
         (folders[-1] / name).write_text("of the last one alone, but for the recipe")
     average.main([*map(str, folders), "--output", str(tmp_path / "mean")])
     names = [{path.name for path in folder.iterdir()} for folder in (folders[-1], tmp_path / "mean")]
-    assert names[0] - names[1] == {"README.md", "alignment.png"}
+    assert names[0] - names[1] == of_last_alone
     assert "recipe.yaml" in names[1]
     mean, one = (AutoModelForSeq2SeqLM.from_pretrained(folder) for folder in (tmp_path / "mean", run / "best"))
     assert mean.dtype == torch.float32

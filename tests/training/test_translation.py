@@ -13,7 +13,7 @@ import torch
 from attnzoo.training import evaluate, release
 from attnzoo.training.data.sources import SourceError
 from attnzoo.training.loop.progress import Best
-from attnzoo.training.recipe import load_recipe
+from attnzoo.training.recipe import load_recipe, save_recipe
 from attnzoo.training.tasks import translation
 from attnzoo.training.tasks.metrics import BLEU, ChrF
 from attnzoo.training.tasks.translation import Translation, TranslationData, translate
@@ -185,6 +185,14 @@ def test_syllables_are_taken_apart_and_put_together(table: Path, monkeypatch: py
     assert task.predict(None, None, "test") == ["K\u00f6ln \uac00"]  # type: ignore[arg-type]
     tokenizer = Translation(data(table, normalization="nfd")).make_tokenizer()
     assert tokenizer.decode(tokenizer("K\u00f6ln")["input_ids"], skip_special_tokens=True) == "Ko\u0308ln"
+
+
+@pytest.mark.parametrize("setting", ["subwords=unigram", "normalization=nfd", "vocabulary_size=70"])
+def test_a_key_of_the_tokenizer_is_refused_in_an_evaluation(setting: str, table: Path, tmp_path: Path) -> None:
+    sets = ["task.data.source_column=en", "task.data.target_column=de", f"task.data.path={table}"]
+    save_recipe(load_recipe(RECIPES["rnn"], sets), tmp_path / "recipe.yaml")
+    with pytest.raises(ValueError, match=rf"task\.data\.{setting} has no effect: .* has its tokenizer, made with"):
+        evaluate.task_for(tmp_path, [f"task.data.{setting}"], "test")
 
 
 # Of the characters that the training sentences have.

@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
 def average(folders: list[Path], output: Path) -> None:
     """Write a checkpoint with the mean of the weights of ``folders``. Everything else is copied from the last folder.
 
-    Card and pictures are not copied: they describe the last folder's weights.
+    Card, pictures, record and figures are not copied: they describe the last folder's weights.
 
     Raises:
         ValueError: ``output`` exists; the last checkpoint's model is not one of attnzoo's; or the checkpoints have
@@ -102,7 +102,8 @@ def average(folders: list[Path], output: Path) -> None:
     for weight in sums.values():
         weight /= len(folders)
     with replacing(output) as new:
-        shutil.copytree(folders[-1], new, ignore=shutil.ignore_patterns("README.md", "*.png"), dirs_exist_ok=True)
+        of_last_alone = shutil.ignore_patterns("README.md", "*.png", "record.json", "run.json", ".eval_results")
+        shutil.copytree(folders[-1], new, ignore=of_last_alone, dirs_exist_ok=True)
         mean.float().save_pretrained(new)
 
 

@@ -72,5 +72,6 @@ class Teachers:
         if self.is_causal:  # the outputs at a token predict the label of the next one
             is_given = torch.nn.functional.pad(is_given[:, 1:], (0, 1))
         log_probability = outputs.logits[is_given].float().log_softmax(dim=-1)  # (labels, words)
-        difference = -(self.distribution(batch)[is_given] * log_probability).sum() / num_labels
+        count = max(1.0, float(num_labels))  # a step may have no label: of a short text no token may be masked
+        difference = -(self.distribution(batch)[is_given] * log_probability).sum() / count
         return (1 - self.share) * outputs.loss + self.share * difference

@@ -283,7 +283,8 @@ def _start_and_tokenizer(
     if settings.start_from is None:
         return None, _made_once(task.make_tokenizer, accelerator)
     if checkpoint is not None and (checkpoint / "tokenizer.json").is_file():
-        return None, AutoTokenizer.from_pretrained(checkpoint)  # its weights are there, too
+        # Its weights are there, too.
+        return None, AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
     start = Start(settings.start_from, task)
     return start, start.tokenizer()
 

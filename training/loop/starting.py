@@ -73,9 +73,12 @@ class Start:
 
 
 def _describing(config: PreTrainedConfig) -> dict[str, Any]:
-    """The fields of a config that decide what a model computes, and its labels; not those of training and saving."""
+    """The fields of a config that decide what a model computes, and its labels; not those of training and saving, and
+    not what was measured on the data of the model.
+    """
     free = re.compile(
         r"_name_or_path|architectures|dtype|transformers_version|problem_type|auto_map|custom_pipelines|"
-        r".*dropout|penalty_.*|confidence_.*|.*_range|teacher_forcing_ratio|coverage_loss_coefficient"
+        r".*dropout|penalty_.*|confidence_.*|longest_source|usual_score|.*_range|teacher_forcing_ratio|"
+        r"coverage_loss_coefficient"
     )
     return {field: value for field, value in config.to_dict().items() if not free.fullmatch(field)}
