@@ -1,15 +1,15 @@
 """Make the weights of ``attentional-rnn-g2p-cmudict``: ``python -m attnzoo.training.english_weights model_cards/NAME``.
 
 One command for all of docs/pronunciation.md, "How the weights were made". Its steps, each in a folder or file of
-``--runs``:
+``--runs``; a training has the name of its recipe:
 
-1. ``first``: 14,000 of the 24,000 steps of the recipe ``g2p_arpabet``, trained on the CMU dictionary alone
-2. ``pairs`` and ``translation``: the recipe ``g2p_misaki_as_cmudict``, and its data
-3. ``more_words.tsv``: words that the dictionary lacks, labelled by ``first``, ``translation`` and n-grams
+1. ``g2p_arpabet``: 14,000 of the 24,000 steps of the recipe, on the CMU dictionary alone
+2. ``pairs``: words with misaki's and the CMU dictionary's pronunciations; ``g2p_misaki_as_cmudict`` learns from them
+3. ``more_words.tsv``: words that the dictionary lacks, labelled by these two models and n-grams
    (``make_data/more_english_words.py``)
-4. ``more_words``: the recipe ``g2p_arpabet_more_words``, which starts from ``first`` and learns these words
-5. ``last_71``, ``last_72``, ``last_82``: the recipe ``g2p_arpabet_long_words``, which starts from ``more_words``, with
-   three seeds, learning rates and dropouts
+4. ``g2p_arpabet_more_words``, which starts from the first model and learns these words
+5. ``g2p_arpabet_long_words_71``, ``_72`` and ``_82``, which start from the fourth step's model, with three seeds,
+   learning rates and dropouts
 6. the mean of some of the last four: they are tried in the order of their WER, and each is kept if the mean with it is
    not worse (Wortsman et al., 2022, "Model soups", arXiv:2203.05482, section 2, the greedy soup)
 7. the release of this mean, with calibrated confidences
@@ -75,24 +75,24 @@ def make(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> None:
     """
     misaki_sources(), names(), package_folder("phonetisaurus", "phonetisaurus")
 
-    def trained(name: str, recipe_name: str, *settings: str) -> Path:
-        recipe = load_recipe(recipe_name, [*settings, *overrides])
-        train_once(recipe, make_task(recipe), runs / name)
-        return runs / name / "best"
+    def trained(name: str, *settings: str, end: str = "") -> Path:
+        recipe, run = load_recipe(name, [*settings, *overrides]), runs / f"{name}{end}"
+        train_once(recipe, make_task(recipe), run)
+        return run / "best"
 
-    first = trained("first", "g2p_arpabet", "training.max_steps=14000")
+    first = trained("g2p_arpabet", "training.max_steps=14000")
     pairs, words = runs / "pairs", runs / "more_words.tsv"
     if not pairs.exists():
         write_pairs(pairs)
-    translation = trained("translation", "g2p_misaki_as_cmudict", f"task.data.path={pairs}")
+    translation = trained("g2p_misaki_as_cmudict", f"task.data.path={pairs}")
     if not words.exists():
         write_words(first, translation, words)
     learning = f"task.data.extra_words={words}", f"training.start_from={first}"
-    candidates = [trained("more_words", "g2p_arpabet_more_words", *learning)]
+    candidates = [trained("g2p_arpabet_more_words", *learning)]
     start = f"training.start_from={candidates[0]}"
     for seed, rate, dropout in LAST:
         own = f"training.seed={seed}", f"training.learning_rate={rate}", f"model.dropout={dropout}"
-        candidates.append(trained(f"last_{seed}", "g2p_arpabet_long_words", start, *own))
+        candidates.append(trained("g2p_arpabet_long_words", start, *own, end=f"_{seed}"))
     task = make_task(load_recipe("g2p_arpabet"))
     assert isinstance(task, GraphemeToPhoneme)  # which is the task of this recipe
     best, *others = best_mean(candidates, task)

@@ -259,12 +259,12 @@ def _recipe_of(folder: str, run: str, released: Path, name: str) -> Path | None:
     """The recipe of a model that another one starts or learns from; None if it is not known.
 
     A folder that is here says itself what it was trained from. In place of one that is not here stands a released
-    model of its name, or the shipped recipe of a run.
+    model of its name, or the shipped recipe that its run is named after.
     """
     recipes = [Path(place, "recipe.yaml") for place in (folder, run)]
     if not (Path(folder).exists() or recipes[1].is_file() or Path(folder).is_absolute()):
         shipped = shipped_recipes() if folder.startswith("runs/") else {}
-        recipes += [released / "recipe.yaml", shipped.get(name, released)]
+        recipes += [released / "recipe.yaml", shipped.get(Path(run).name, released)]
     return next((path for path in recipes if path.is_file()), None)
 
 

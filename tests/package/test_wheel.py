@@ -151,6 +151,7 @@ def test_the_first_screen_works_as_it_is_printed(tmp_path: Path) -> None:
     address = "https://example.org/attnzoo"  # git finds the clone in its place
     variables |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{clone.as_uri()}.insteadOf"}
     variables["GIT_CONFIG_VALUE_0"] = address
+    variables["MINUTES"] = "1"  # of the demo's training, at least
     makes, from_git, shown = commands_of_the_first_screen()
     assert makes == ["make demo", "make test"]
 

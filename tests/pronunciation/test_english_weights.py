@@ -48,10 +48,11 @@ def test_one_command_makes_the_weights_and_continues(tmp_path: Path, monkeypatch
     english_weights.make(folder, runs, TINY)
     assert splits.count("test") == 1
     assert splits[-1] == "test"  # after all choices, by the release
-    names = ["first", "translation", "more_words", "last_71", "last_72", "last_82"]
+    learning = "g2p_arpabet", "g2p_misaki_as_cmudict", "g2p_arpabet_more_words"
+    names = [*learning, *(f"g2p_arpabet_long_words_{seed}" for seed in (71, 72, 82))]
     starts = {name: load_recipe(runs / name / "recipe.yaml").training.start_from for name in names}
     of_start = [starts[name] and Path(starts[name]).parent.name for name in names]
-    assert of_start == [None, None, "first", *["more_words"] * 3]
+    assert of_start == [None, None, learning[0], *[learning[2]] * 3]
     assert {line.split("\t")[0] for line in (runs / "more_words.tsv").read_text().splitlines()} > {"zillow"}
     assert all(source["license"] for source in json.loads((folder / "record.json").read_text())["sources"])
     config = json.loads((folder / "config.json").read_text())
