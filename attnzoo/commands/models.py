@@ -131,7 +131,9 @@ def require_readable(folder: str | Path) -> None:
         raise FileNotFoundError(f"{folder} has no tokenizer.json; save the model's tokenizer there, too")
     with _naming_damage("tokenizer.json or tokenizer_config.json", folder):
         tokenizer = AutoTokenizer.from_pretrained(folder, **NO_CODE)
-        if "attention_mask" not in tokenizer(["", ""], padding=tokenizer.pad_token is not None):
+        is_padded = tokenizer.pad_token is not None
+        tokenizer.pad(tokenizer(["", ""]), padding=is_padded, verbose=False)  # as the commands do with pairs
+        if "attention_mask" not in tokenizer(["", ""], padding=is_padded):
             raise ValueError("it makes no attention_mask")
     if isinstance(config, ZooConfig) and len(tokenizer) < config.vocab_size:
         warnings.warn(
