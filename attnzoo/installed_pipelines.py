@@ -24,7 +24,7 @@ def prefer_installed_pipelines(config_class: type[PreTrainedConfig]) -> None:
     """Make ``custom_pipelines`` of every config of this class such a dictionary."""
 
     def read(config: PreTrainedConfig) -> InstalledPipelines:
-        return InstalledPipelines(vars(config).get("custom_pipelines", {}))
+        return InstalledPipelines(vars(config).get("custom_pipelines") or {})
 
     def write(config: PreTrainedConfig, pipelines: dict[str, Any]) -> None:
         vars(config)["custom_pipelines"] = pipelines  # saving takes it from here

@@ -58,15 +58,17 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
     A file with the name of the training data counts as the training data, even in another folder.
 
     Raises:
-        OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``; or a key of the tokenizer is overridden.
+        OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``; or one of the task's ``fixed_keys`` is
+            overridden.
     """
     disable_progress_bars()  # those of reading data would be printed between the figures
     recipe, own = checkpoint_recipe(folder, overrides), checkpoint_recipe(folder)
-    for key in TASKS[recipe.task.name].tokenizer_keys:
+    for key in TASKS[recipe.task.name].fixed_keys:
         there, here = (getattr(data, key, None) for data in (own.task.data, recipe.task.data))
         if there != here:
             raise ValueError(
-                f"task.data.{key}={here} has no effect: {folder} has its tokenizer, made with {there}; leave it out"
+                f"task.data.{key}={here} cannot be set: {folder} has its tokenizer and its held-out rows from training "
+                f"with {there}; leave it out"
             )
     path, trained_on = Path(recipe.task.data.path), Path(own.task.data.path)
     is_there = path.exists() and trained_on.exists()

@@ -89,6 +89,9 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, tmp_path: Path, capsy
     (tmp_path / "own.dict").write_text("ab AA B\n")
     with pytest.raises(SystemExit, match=r"there is no split 'dev'; choose one of: train, validation, test"):
         evaluate.main([str(run / "best"), "--split", "dev", f"--set=task.data.path={tmp_path / 'own.dict'}"])
+    for moved in ("split_by=family", "lower_case=False", "normalization=nfd"):  # training words would be measured
+        with pytest.raises(SystemExit, match=rf"task\.data\.{moved} cannot be set: .* held-out rows from training"):
+            evaluate.main([str(run / "best"), f"--set=task.data.{moved}"])
     with pytest.raises(SystemExit, match=r"error: num_beams must be at least 1, got 0"):
         evaluate.main([str(run / "best"), "--num-beams", "0"])
     (tmp_path / "export.json").touch()

@@ -104,7 +104,7 @@ class Task(ABC):
         greater_is_better: whether a greater figure of that key is better.
         num_beams: beams of a released model; None for a task without generation.
         known_data: the data sets that the task knows.
-        tokenizer_keys: the keys of ``task.data`` that only :meth:`make_tokenizer` reads; a trained model has them.
+        fixed_keys: the keys of ``task.data`` that make the tokenizer or choose the held-out rows. Training fixes them.
         card: the texts of a card; ``__init__`` adds those about known data.
         name: the name of the data in messages and on cards.
         splits: the rows of each split.
@@ -127,7 +127,7 @@ class Task(ABC):
     greater_is_better: ClassVar[bool] = False
     num_beams: ClassVar[int | None] = None
     known_data: ClassVar[tuple[KnownData, ...]] = ()
-    tokenizer_keys: ClassVar[tuple[str, ...]] = ()
+    fixed_keys: ClassVar[tuple[str, ...]] = ()
     card: Card
     longest: tuple[str, int] | None = None
 

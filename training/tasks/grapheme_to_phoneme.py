@@ -77,6 +77,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
     known_data = (CMUDICT, MISAKI, *GRUUT, WIKIPRON)
+    fixed_keys = ("normalization", "lower_case", "split_by")
     longest: tuple[str, int]
     card = Card(
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders

@@ -53,7 +53,7 @@ class LanguageModeling(Task):
     rows_called = "texts"
     target = "text"
     known_data = (SPEECHES,)
-    tokenizer_keys = ("vocabulary_size", "vocabulary_rows")
+    fixed_keys = ("vocabulary_size", "vocabulary_rows")
     special_tokens: ClassVar[tuple[str, ...]]
     template: ClassVar[str]
 

@@ -77,7 +77,7 @@ class SentenceClassification(Task):
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
     units = {"accuracy": " %", "macro_f1": " %", "matthews": " %"}
     known_data = (SST2, FILM_REVIEWS, REVIEW_SENTENCES, HETERONYMS)
-    tokenizer_keys = (
+    fixed_keys = (
         *("lower_case", "normalization", "tokens", "min_count"),
         *("vocabulary_size", "added_words", "end_token"),
     )

@@ -99,7 +99,7 @@ class SubwordTask(SequenceToSequence):
     columns = ["source", "target"]
     target = "target"
     rows_called = "pairs"
-    tokenizer_keys = ("vocabulary_size", "vocabulary_rows", "subwords", "normalization")
+    fixed_keys = ("vocabulary_size", "vocabulary_rows", "subwords", "normalization")
     max_new_tokens: int  # the default of generate()
     is_cut = False  # whether texts are cut to the tokenizer's ``model_max_length``
 
