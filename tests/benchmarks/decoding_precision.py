@@ -16,6 +16,8 @@ from transformers import AutoTokenizer
 
 from attnzoo.shipped_models import named_folder
 
+from .speeds import STORE, store
+
 
 def main() -> None:
     """Run the command line."""
@@ -23,16 +25,24 @@ def main() -> None:
     parser.add_argument("folder", help="a checkpoint folder, or the name of a shipped model")
     parser.add_argument("--num-beams", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    parser.add_argument("--store", action="store_true", help=STORE)
     options = parser.parse_args()
     torch.set_num_threads(1)
     folder = Path(named_folder(options.folder))
     task, tokenizer = task_for(folder, options.set, "test"), AutoTokenizer.from_pretrained(folder)
+    rows = {}
     for dtype in (torch.float32, torch.bfloat16):
         model = task.auto_class.from_pretrained(folder, dtype=dtype)
         decoding = decoding_of(task, model, options.num_beams)
         start = time.process_time()
         scores = task.measure("test", task.predict(model, tokenizer, "test", **decoding))
-        print(f"{dtype}: {describe(task, scores)}; {time.process_time() - start:.0f} seconds of the processor")
+        seconds = round(time.process_time() - start)
+        print(f"{dtype}: {describe(task, scores)}; {seconds} seconds of the processor")
+        rows[str(dtype).removeprefix("torch.")] = {name: scores[key] for key, name in task.metric_names.items()} | {
+            "seconds": seconds
+        }
+    if options.store:
+        store("decoding_precision", 1, rows)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sources", type=int, default=200, help="in a round")
     parser.add_argument("--base", type=Path, help="another checkout, whose search is measured too")
+    parser.add_argument("--store", action="store_true", help="write the figures into docs/speeds.json")
     parser.add_argument("--search-only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -48,6 +49,7 @@ def main() -> None:
         system(sources_of(folder, 16))
         print(json.dumps(rate(system, sources_of(folder, options.sources), int(size))))
         return
+    rows: dict[str, dict[str, float]] = {}
     for name in MODELS:
         model = str(Path("model_cards", name).resolve())
         with tempfile.TemporaryDirectory() as folder:
@@ -66,9 +68,15 @@ def main() -> None:
                 print(f"{name}, {size} at once, sources per processor second, median of {options.rounds} rounds")
                 medians = {label: statistics.median(values) for label, values in rates.items()}
                 for label, values in rates.items():
+                    column = "one at a time" if size == 1 else f"{size} at once"
+                    rows.setdefault(f"`{name}`, {label}", {})[column] = round(medians[label])
                     ratio = medians[label] / medians["search"]
                     spread = f"{min(values):.0f} to {max(values):.0f}"
                     print(f"  {label:20} {medians[label]:8.0f}  ({spread})  {ratio:.2f} of search")
+    if options.store:
+        from .speeds import store  # not above: with another checkout this file runs as a script
+
+        store("export", options.rounds, rows)
 
 
 def systems_of(source: str, folder: Path) -> Systems:

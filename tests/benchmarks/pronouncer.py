@@ -22,43 +22,54 @@ from attnzoo.pronunciation.engines import EngineName
 
 from .environments import interpreter
 from .export import MODELS, sources_of
+from .speeds import STORE, TABLES, store
 
 PEER = Path(__file__).with_name("pronunciation_systems") / "g2p_en.py"
 WORDS = 2000
+LISTS, ONE = TABLES["pronouncer"].columns
+G2P_EN = "g2p-en, its network"
 
 
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--store", action="store_true", help=STORE)
+    options = parser.parse_args()
     torch.set_num_threads(1)
     words = sources_of(MODELS[0], WORDS)
     alone = [[word] for word in words[:: len(words) // 100]]  # for the systems that then read one word at a time
-    systems: dict[str, Callable[[], float]] = {"g2p-en": lambda: of_peer(words)}
+    systems: dict[tuple[str, str], Callable[[], float]] = {}  # by row and column
     for engine in get_args(EngineName):
         pronouncer = Pronouncer(dictionary=False, engine=engine)
         if engine != "torch":
             model = pronouncer.word_model.engine.model
             model.threads = 1
-            systems[f"{engine}, its OnnxModel alone"] = lambda own=model: rate(own, [words])  # type: ignore[misc]
-        systems[engine] = lambda own=pronouncer.words: rate(own, [words])  # type: ignore[misc]
-        systems[f"{engine}, one word at a time"] = lambda own=pronouncer.words: rate(own, alone)  # type: ignore[misc]
+            systems[f"the `OnnxModel` of {engine} alone", LISTS] = lambda own=model: rate(own, [words])  # type: ignore[misc]
+        row, read = f'`engine="{engine}"`', pronouncer.words
+        systems[row, LISTS] = lambda read=read: rate(read, [words])  # type: ignore[misc]
+        systems[row, ONE] = lambda read=read: rate(read, alone)  # type: ignore[misc]
     engine = Pronouncer(language="en-US", engine="onnx-int8").word_model.engine
     engine.model.threads = 1
     sources = [f"{OPEN}eng_latn_us{CLOSE}{word}" for word in words]
-    systems["onnx-int8, of 135 languages, its OnnxModel alone"] = lambda: rate(engine.model, [sources])
+    systems["the `OnnxModel` of onnx-int8 alone, of the model of 135 languages", LISTS] = lambda: rate(
+        engine.model, [sources]
+    )
+    systems[G2P_EN, ONE] = lambda: of_peer(words)
     for system in systems.values():
         system()
-    rates: dict[str, list[float]] = {label: [] for label in systems}
-    for _ in range(rounds):
-        for label, system in systems.items():
-            rates[label].append(system())
-    print(f"{len(words):,} words, words per processor second, median of {rounds} rounds")
-    peer = statistics.median(rates["g2p-en"])
-    for label, values in rates.items():
+    rates: dict[tuple[str, str], list[float]] = {cell: [] for cell in systems}
+    for _ in range(options.rounds):
+        for cell, system in systems.items():
+            rates[cell].append(system())
+    print(f"{len(words):,} words, words per processor second, median of {options.rounds} rounds")
+    rows: dict[str, dict[str, float]] = {}
+    for (row, column), values in rates.items():
         middle = statistics.median(values)
-        print(f"  {label:48} {middle:6.0f}  ({min(values):.0f} to {max(values):.0f})  {middle / peer:.2f} of g2p-en")
+        rows.setdefault(row, {})[column] = round(middle)
+        print(f"  {row}, {column}: {middle:.0f}  ({min(values):.0f} to {max(values):.0f})")
+    if options.store:
+        store("pronouncer", options.rounds, rows)
 
 
 def rate(system: Callable[..., Any], calls: list[list[str]]) -> float:

@@ -269,7 +269,7 @@ def footnotes(bench: dict[str, Any]) -> list[str]:
             padding.append(f"{statistics.mean(shares):.0%} of the target is padding in batches {_ORDER[batches]}")
     return [
         f"{machine['processor']}, {machine['processors']} processors, "
-        f"torch {machine['torch']}, fp32, {machine['date']}. "
+        f"torch {machine['torch']}, fp32, {machine['date']}, commit {machine['commit']}. "
         + (f"Medians of {' or '.join(map(str, sorted(rounds)))} interleaved rounds; " if rounds else "")
         + "".join(f"{part}; " for part in padding)
         + f"Adam(fused={settings['optimiser'] == 'fused'}) for all. "
@@ -300,15 +300,33 @@ def _cell(row: dict[str, Any]) -> Cell:
     return Cell(**{field.name: row[field.name] for field in dataclasses.fields(Cell)})
 
 
+def processor_name() -> str:
+    """The name of the processor, with the widest products that it has: "AMD EPYC with AVX-512"."""
+    information = Path("/proc/cpuinfo")
+    if not information.exists():
+        return platform.processor() or platform.machine()
+    lines = (line.partition(":") for line in information.read_text().splitlines())
+    about = {name.strip(): value.strip() for name, _, value in lines}
+    widest = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
+    found = [name for flag, name in widest.items() if flag in about.get("flags", "").split()]
+    return " with ".join([about.get("model name", platform.machine()), *found[:1]])
+
+
+def commit_of_code() -> str:
+    """The commit of the checkout, with "-dirty" if the code or the benchmarks have changed since."""
+    state = (
+        ["rev-parse", "--short", "HEAD"],
+        ["status", "--porcelain", "attnzoo", "training", "configs", "tests/*.py"],
+    )
+    commit, changes = (subprocess.check_output(["git", *part], cwd=ROOT, text=True).strip() for part in state)
+    return commit + ("-dirty" if changes else "")
+
+
 def describe_machine(about: dict[str, Any]) -> dict[str, Any]:
     """The processor, and the versions that all systems share."""
-    processor = platform.processor() or platform.machine()
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        names = [line for line in information.read_text().splitlines() if line.startswith("model name")]
-        processor = names[0].partition(":")[2].strip() if names else processor
     return {
-        "processor": processor,
+        "processor": processor_name(),
+        "commit": commit_of_code(),
         "processors": os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnzoo import SelfAttentiveConfig, SelfAttentiveForSequenceClassification
+from tests.benchmarks.speeds import STORE, store
 
 # Those of the paper's first experiment, and some that train in minutes.
 SIZES = {
@@ -157,21 +158,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--store", action="store_true", help=STORE)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, one thread, batches of {arguments.batch_size}, ms of the processor a step")
     print("| sizes | batches | step | attnzoo | plain torch | plain / attnzoo |")
     print("|---|---|---|---|---|---|")
     kinds = {
-        "by length": batches(arguments.batches, arguments.batch_size, bucketed=True),
-        "mixed": batches(arguments.batches, arguments.batch_size, bucketed=False),
+        "batches sorted by length": batches(arguments.batches, arguments.batch_size, bucketed=True),
+        "unsorted batches": batches(arguments.batches, arguments.batch_size, bucketed=False),
         "one sentence": batches(arguments.batches, 1, bucketed=False),
     }
+    ratios: dict[str, dict[str, float]] = {kind: {} for kind in kinds}
     for name, sizes in SIZES.items():
         for kind, data in kinds.items():
             for step, result in measure(sizes, data, arguments.rounds).items():
-                row = f"{result['attnzoo']:.1f} | {result['plain']:.1f} | {result['plain'] / result['attnzoo']:.2f}"
+                ratio = ratios[kind][f"{step}, {name} sizes"] = result["plain"] / result["attnzoo"]
+                row = f"{result['attnzoo']:.1f} | {result['plain']:.1f} | {ratio:.2f}"
                 print(f"| {name} | {kind} | {step} | {row} |", flush=True)
+    if arguments.store:
+        store("self_attentive", arguments.rounds, ratios)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,12 @@ from torch import nn
 
 from attnzoo import search
 from tests.benchmarks.ctranslate2_model import translate, translator
+from tests.benchmarks.speeds import STORE, store
 from tests.benchmarks.transformer_models import BOS, EOS, build
 from tests.benchmarks.transformer_models import batch_of as batch_of_pairs
 from tests.benchmarks.workload import batches
 
-OURS, ENGINE, STEPS = "attnzoo search()", "CTranslate2", 25
+OURS, GENERATE, ENGINE, STEPS = "attnzoo search()", "attnzoo generate()", "CTranslate2", 25
 PEERS = ("Marian", "BART", "T5")
 ROWS = [(64, 1), (64, 5), (1, 1), (1, 5)]  # sources at once, beams
 
@@ -48,7 +49,7 @@ def decoders(size: int, beams: int) -> dict[str, Decode]:
             **extra,
         ).tolist()
 
-    systems = {OURS: generate(ours, custom_generate=search), "attnzoo generate()": generate(ours)}
+    systems = {OURS: generate(ours, custom_generate=search), GENERATE: generate(ours)}
     systems |= {name: generate(build(name).eval()) for name in PEERS}
     if importlib.util.find_spec("ctranslate2"):
         engine = translator(ours)  # type: ignore[arg-type]
@@ -83,15 +84,24 @@ def main() -> None:
     """Print a table of every row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--store", action="store_true", help=STORE)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    rows = {}
     for size, beams in ROWS:
         speeds = measure(arguments.rounds if size > 1 else 3 * arguments.rounds, size, beams)
         best = max(speeds[name] for name in PEERS)
-        print(f"{size} sources at once, {'greedy' if beams == 1 else f'beam {beams}'}")
+        row = (
+            f"{'greedy' if beams == 1 else f'beam {beams}'}, {'one source' if size == 1 else f'{size} sources at once'}"
+        )
+        print(row)
         for name, speed in sorted(speeds.items(), key=lambda item: -item[1]):
             print(f"  {name:18} {speed:6.0f} tokens/s   attnzoo is {speeds[OURS] / speed:.2f} times as fast")
         print(f"  against the best of Marian, BART and T5: {speeds[OURS] / best:.2f}", flush=True)
+        columns = {OURS: "attnzoo", GENERATE: "`generate()` of attnzoo"}
+        rows[row] = {columns.get(name, name): round(speed) for name, speed in speeds.items()}
+    if arguments.store:
+        store("transformers_decoding", arguments.rounds, rows)
 
 
 if __name__ == "__main__":

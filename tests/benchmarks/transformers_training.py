@@ -15,6 +15,7 @@ import time
 
 import torch
 
+from tests.benchmarks.speeds import STORE, store
 from tests.benchmarks.transformer_models import MODELS, batch_of, build, loss_of
 from tests.benchmarks.workload import batches
 
@@ -48,8 +49,10 @@ def main() -> None:
     """Print a table for either kind of batches."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--store", action="store_true", help=STORE)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    rows = {}
     for is_bucketed in (True, False):
         speeds, padding = measure(arguments.rounds, is_bucketed)
         print(f"{'bucketed' if is_bucketed else 'unsorted'} batches, {padding:.0%} of the target is padding")
@@ -57,6 +60,12 @@ def main() -> None:
         for name, speed in sorted(speeds.items(), key=lambda item: -item[1]):
             print(f"  {name:22} {speed:6.0f} tokens/s   attnzoo is {speeds[OURS] / speed:.2f} times as fast")
         print(f"  against the best of the others: {speeds[OURS] / best:.2f}")
+        row = (
+            "batches sorted by length" if is_bucketed else f"unsorted batches ({padding:.0%} of the target is padding)"
+        )
+        rows[row] = {name: round(speed) for name, speed in speeds.items()}
+    if arguments.store:
+        store("transformers_training", arguments.rounds, rows)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import attnzoo
 from attnzoo.pipelines import BATCH_SIZE
 
 from .export import MODELS, sources_of
+from .speeds import STORE, store
 
 MODEL = "attentional-rnn-g2p-cmudict"
 
@@ -28,7 +29,8 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--store", action="store_true", help=STORE)
+    options = parser.parse_args()
     torch.set_num_threads(1)
     pronounce: Any = pipeline("grapheme-to-phoneme", attnzoo.model_path(MODEL))
     words = sources_of(MODELS[0], 2000)
@@ -48,11 +50,11 @@ def main() -> None:
 
     systems: dict[str, Callable[[], Any]] = {
         "pipeline": lambda: pronounce(words, num_beams=1),
-        "search(), in the order of the list": bare(words),
-        "search(), by length": bare(sorted(words, key=len, reverse=True)),
+        "`search()`, batches in the order of the list": bare(words),
+        "`search()`, batches of similar length": bare(sorted(words, key=len, reverse=True)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in systems}
-    for turn in range(-1, rounds):  # one round to warm up
+    for turn in range(-1, options.rounds):  # one round to warm up
         for name, system in systems.items():
             start = time.perf_counter()
             system()
@@ -60,7 +62,9 @@ def main() -> None:
                 seconds[name].append(time.perf_counter() - start)
     middle = {name: statistics.median(values) for name, values in seconds.items()}
     for name, value in middle.items():
-        print(f"{name:36} {value:.2f} s   the pipeline is {value / middle['pipeline']:.2f} times as fast")
+        print(f"{name:46} {value:.2f} s   the pipeline is {value / middle['pipeline']:.2f} times as fast")
+    if options.store:
+        store("word_list", options.rounds, {name: {"seconds": value} for name, value in middle.items()})
 
 
 if __name__ == "__main__":

@@ -396,3 +396,19 @@ def test_every_commit_of_a_figure_is_in_the_history() -> None:
     assert {"results/results.csv", "tests/benchmarks/gpu.json", "docs/speed.md"} <= names
     for commit in commits:
         older_figures.git("merge-base", "--is-ancestor", commit, "HEAD")
+
+
+def test_a_change_of_words_is_no_change_of_the_code() -> None:
+    """A docstring, a comment and the figures that a recipe expects; but not a line of code or a key."""
+    code = 'def f():\n    """One."""\n    return 1\n'
+    for same in (code.replace("One", "Two"), code + "# a comment\n", code.replace("    ", "  ")):
+        assert older_figures.meaning("a.py", same) == older_figures.meaning("a.py", code)
+    recipe = "seed: 1\nexpected: {test_per: 7}\n"
+    assert older_figures.meaning("a.yaml", recipe.replace("7", "8")) == older_figures.meaning("a.yaml", recipe)
+    for name, text, other in (
+        ("a.py", code, code.replace("1", "2")),
+        ("a.yaml", recipe, recipe.replace("1", "2")),
+        ("a.json", "1", "2"),
+        ("a.py", code, None),
+    ):
+        assert older_figures.meaning(name, text) != older_figures.meaning(name, other)
