@@ -22,7 +22,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CODE = ("attnzoo", "training", "configs")
-OF_A_RELEASE = ("results/results.csv", "docs/speed.md")
+OF_A_RELEASE = ("results/results.csv", "docs/bench.json", "docs/speeds.json", "docs/certificates.json")
 STORED = ("results/results.csv", "tests/benchmarks/*.json", "docs/*.json", "docs/*.md", "model_cards/*/run.json")
 
 

@@ -1,6 +1,6 @@
-"""Speeds that the pages show: ``python -m tests.benchmarks.speeds`` prints their tables from ``docs/speeds.json``.
+"""Speeds that the pages show: a benchmark writes its section of ``docs/speeds.json`` with ``--store``.
 
-A benchmark writes its section of the file with ``--store``. ``run.py`` has a file and a table of its own.
+``run.py`` has a file and a table of its own.
 """
 
 import json
@@ -91,13 +91,3 @@ def markdown(name: str, section: Mapping[str, Any]) -> str:
 def shown(figure: float | None) -> str:
     """The text of a figure."""
     return "" if figure is None else f"{figure:,}" if isinstance(figure, int) else f"{figure:.2f}"
-
-
-def main() -> None:
-    """Print all tables."""
-    for name, section in json.loads(STORED.read_text(encoding="utf-8")).items():
-        print(f"{name}, commit {section['commit']}\n\n{markdown(name, section)}\n")
-
-
-if __name__ == "__main__":
-    main()
