@@ -38,9 +38,8 @@ def main() -> None:
         scores = task.measure("test", task.predict(model, tokenizer, "test", **decoding))
         seconds = round(time.process_time() - start)
         print(f"{dtype}: {describe(task, scores)}; {seconds} seconds of the processor")
-        rows[str(dtype).removeprefix("torch.")] = {name: scores[key] for key, name in task.metric_names.items()} | {
-            "seconds": seconds
-        }
+        row = f"`{options.folder}`, {str(dtype).removeprefix('torch.')}, beam {options.num_beams}"
+        rows[row] = {"PER": scores["per"], "WER": scores["wer"], "seconds": seconds}
     if options.store:
         store("decoding_precision", 1, rows)
 

@@ -39,12 +39,12 @@ def toolkits(bench: Mapping[str, Any]) -> str:
 
 def faithfulness(of_models: Mapping[str, Mapping[str, Any]]) -> str:
     """The means and 95 % intervals of every test."""
-    lines = [["mean (95 % interval)", *(EXAMINED[name] for name in of_models)], ["---"] * (1 + len(of_models))]
+    lines = [["mean (95 % interval)", *(EXAMINED[name] for name in of_models)]]
     for test in TESTS:
         found = [of_model["tests"].get(test.name) for of_model in of_models.values()]
         cells = [f"{one['mean']:.3f} ({one['low']:.3f} to {one['high']:.3f})" if one else "" for one in found]
         lines.append([test.description, *cells])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return run.markdown_table(*lines)
 
 
 def tables() -> dict[str, str]:

@@ -22,12 +22,11 @@ from attnzoo.pronunciation.engines import EngineName
 
 from .environments import interpreter
 from .export import MODELS, sources_of
-from .speeds import STORE, TABLES, store
+from .speeds import STORE, store
 
 PEER = Path(__file__).with_name("pronunciation_systems") / "g2p_en.py"
 WORDS = 2000
-LISTS, ONE = TABLES["pronouncer"].columns
-G2P_EN = "g2p-en, its network"
+LISTS, ONE = "lists of 2,000 words", "one word at a time"
 
 
 def main() -> None:
@@ -45,17 +44,17 @@ def main() -> None:
         if engine != "torch":
             model = pronouncer.word_model.engine.model
             model.threads = 1
-            systems[f"the `OnnxModel` of {engine} alone", LISTS] = lambda own=model: rate(own, [words])  # type: ignore[misc]
+            systems[f"`OnnxModel` alone, {'int8' if 'int8' in engine else 'float32'}", LISTS] = lambda own=model: rate(
+                own, [words]
+            )  # type: ignore[misc]
         row, read = f'`engine="{engine}"`', pronouncer.words
         systems[row, LISTS] = lambda read=read: rate(read, [words])  # type: ignore[misc]
         systems[row, ONE] = lambda read=read: rate(read, alone)  # type: ignore[misc]
     engine = Pronouncer(language="en-US", engine="onnx-int8").word_model.engine
     engine.model.threads = 1
     sources = [f"{OPEN}eng_latn_us{CLOSE}{word}" for word in words]
-    systems["the `OnnxModel` of onnx-int8 alone, of the model of 135 languages", LISTS] = lambda: rate(
-        engine.model, [sources]
-    )
-    systems[G2P_EN, ONE] = lambda: of_peer(words)
+    systems["`OnnxModel` alone, int8, 135 languages", LISTS] = lambda: rate(engine.model, [sources])
+    systems["g2p-en, its network", ONE] = lambda: of_peer(words)
     for system in systems.values():
         system()
     rates: dict[tuple[str, str], list[float]] = {cell: [] for cell in systems}

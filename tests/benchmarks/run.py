@@ -27,7 +27,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -237,9 +237,13 @@ def table(bench: dict[str, Any]) -> list[list[str]]:
 
 def markdown(bench: dict[str, Any]) -> str:
     """The table as Markdown, with a description of the machine."""
-    head, *rows = table(bench)
-    lines = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
-    return "\n".join([*lines, "", *footnotes(bench)]) + "\n"
+    return "\n".join([markdown_table(*table(bench)), "", *footnotes(bench)]) + "\n"
+
+
+def markdown_table(*rows: Sequence[str]) -> str:
+    """Rows of cells as Markdown, the header first."""
+    head, *others = rows
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *others))
 
 
 def printed(bench: dict[str, Any]) -> str:
@@ -341,6 +345,9 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any]:
     bench: dict[str, Any] = {"machine": {}, "settings": settings, "systems": {}, "rows": []}
     if options.output.exists():
         bench = json.loads(options.output.read_text())
+        measured_at = bench["machine"].get("commit")
+        if bench["rows"] and measured_at != commit_of_code():
+            raise RuntimeError(f"{options.output} is of commit {measured_at}; delete it, or give another --output")
         if bench["settings"] != settings:
             raise RuntimeError(f"{options.output} was measured with {bench['settings']}; give another --output")
     measured = {_cell(row) for row in bench["rows"] if _is_complete(row, options)}

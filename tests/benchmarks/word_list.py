@@ -64,7 +64,11 @@ def main() -> None:
     for name, value in middle.items():
         print(f"{name:46} {value:.2f} s   the pipeline is {value / middle['pipeline']:.2f} times as fast")
     if options.store:
-        store("word_list", options.rounds, {name: {"seconds": value} for name, value in middle.items()})
+        relative = {name: value / middle["pipeline"] for name, value in middle.items()}
+        rows = {
+            name: {"seconds": value, "time relative to the pipeline": relative[name]} for name, value in middle.items()
+        }
+        store("word_list", options.rounds, rows)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from attnzoo.training.studies.claims.frame import (
     never_below,
 )
 
+import attnzoo
+
 FOLDER = Path(__file__).parents[2] / "training" / "studies" / "claims"
 CHEAP = ("confident-softmax", "order-is-invisible")  # an identity, and a claim that can be near to failing
 # Of every kind: trainings of RNNs and of Transformers, all kinds of shipped models, one layer, a clock.
@@ -207,6 +209,13 @@ def test_a_result_is_of_the_code_that_made_it(monkeypatch: pytest.MonkeyPatch) -
 
         monkeypatch.setattr(inspect, "getsource", changed)
         assert (command.digest(claim) != before) == is_needed, (module, old)
+
+
+def test_a_result_is_of_the_weights_of_the_shipped_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("five-steps", "long-lag")  # the second trains its own
+    before = [command.digest(load_claim(name)) for name in names]
+    monkeypatch.setattr(attnzoo, "model_info", lambda name: {"sha256": "of other weights"})
+    assert [command.digest(load_claim(name)) == one for name, one in zip(names, before, strict=True)] == [False, True]
 
 
 def test_the_pages_of_the_docs_are_of_this_code() -> None:

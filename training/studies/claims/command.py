@@ -148,7 +148,8 @@ def digest(claim: Claim) -> str:
     """A hash of the code that measures, which shows whether a result is from this code.
 
     It covers the file of a claim and the modules of the studies that it needs, but not comments, nor what only judges
-    and draws. The library is not covered; a result has its version.
+    and draws; and the weights of the shipped models that these name. The library is not covered; a result has its
+    version.
     """
     needed, waiting = {}, [claim.run.__module__]
     while waiting:
@@ -158,7 +159,9 @@ def digest(claim: Claim) -> str:
             other = getattr(value, "__module__", None) or ""
             if other.startswith(STUDIES) and other not in {*needed, NOT_MEASURED}:
                 waiting.append(other)
-    return hashlib.sha256("".join(needed[name] for name in sorted(needed)).encode()).hexdigest()[:16]
+    source = "".join(needed[name] for name in sorted(needed))
+    weights = [attnzoo.model_info(name)["sha256"] for name in attnzoo.list_models() if repr(name) in source]
+    return hashlib.sha256("".join([source, *weights]).encode()).hexdigest()[:16]
 
 
 @functools.cache
@@ -304,7 +307,7 @@ attnzoo {result["versions"]["attnzoo"]}, torch {result["versions"]["torch"]}. Al
 
 def index(results: dict[str, dict[str, Any]]) -> str:
     """The index page: every claim with its verdict, and which was nearest to failing."""
-    kinds = {HOLDS: "hold", FAILS: "do not hold here", UNDECIDED: "are undecided"}
+    kinds = {HOLDS: "hold", FAILS: "do not hold here", UNDECIDED: "undecided"}
     numbers = {words: sum(r["verdict"] == kind for r in results.values()) for kind, words in kinds.items()}
     numbers["hold under a condition"] = len(results) - sum(numbers.values())
     counts = ", ".join(f"{number} {words}" for words, number in numbers.items() if number)

@@ -61,7 +61,8 @@ CLAIM = Claim(
     claim="Soft attention aligns one source token with several target tokens where that is right.",
     source="Bahdanau et al. (2014), section 5.2.1",
     tutorials="Attention is not one-to-one: one word may attend to several, and several words to one.",
-    of_wording="its second half is supported: K and S look at one x. That one word attends to several is not tested.",
+    of_wording="its second half is not supported: K looks at the x, and S mostly elsewhere. That one word attends to "
+    "several is not tested.",
     experiment=f"{MODEL} on the words of its dictionary that have one x pronounced K S, and no other letter for K or "
     "S. Measured is whether both phonemes have their largest weight on the x.",
     rule="Holds if both have it for at least 0.8 of the words.",
