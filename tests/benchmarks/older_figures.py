@@ -22,7 +22,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CODE = ("attnzoo", "training", "configs", ":!training/studies/claims")  # a result of a claim has a hash of its code
-OF_A_RELEASE = ("results/results.csv", "docs/bench.json", "docs/speeds.json", "docs/certificates.json")
+OF_A_RELEASE = ("results/results.csv", *(f"docs/{name}.json" for name in ("bench", "speeds", "certificates", "demo")))
 STORED = ("results/results.csv", "tests/benchmarks/*.json", "docs/*.json", "docs/*.md", "model_cards/*/run.json")
 
 

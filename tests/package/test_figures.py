@@ -42,6 +42,7 @@ RECIPES = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8")).get("expected") for path in ROOT.glob("configs/*.yaml")
 }
 BENCH, WHY = stored("docs/bench.json"), stored("docs/why_attention.json")
+DEMO = stored("docs/demo.json")
 CERTIFICATES = stored("docs/certificates.json")["certificates"]
 GPU, H100 = stored("tests/benchmarks/gpu.json"), stored("tests/benchmarks/h100.json")
 RECALL = (  # means of the seeds
@@ -258,13 +259,13 @@ SAID: list[tuple[str, str, list[float]]] = [
     (
         "docs/getting_started.md",
         r"`attnzoo evaluate runs/demo/best .*?` \| test \| [\d,]+ \| beam 5 \| N \| N \|",
-        [RECIPES["demo"]["test_per"], RECIPES["demo"]["test_wer"]],
+        [DEMO["bf16"]["test"]["per"], DEMO["bf16"]["test"]["wer"]],
     ),
     ("docs/getting_started.md", r": N steps in three minutes", [RECIPES["demo"]["steps"]]),
     (
         "docs/speed.md",
         r"do N steps in bf16 and N in fp32",
-        [RECIPES["demo"]["steps"], RECIPES["demo"]["steps_in_fp32"]],
+        [DEMO["bf16"]["steps"], DEMO["fp32"]["steps"]],
     ),
     (
         "docs/language_models.md",
